@@ -83,7 +83,7 @@ func (r *Run) StartCompaction(ctx context.Context, info CompactionInfo) (context
 	full := writer.Compaction{Kind: info.Kind, Trigger: info.Trigger, MessagesBefore: info.MessagesBefore,
 		InputTokens: info.InputTokens}
 	var c *writer.Compacting
-	if turn := writer.TurnFromContext(ctx); turn != nil && writer.RunFromContext(ctx) == (*writer.Run)(r) {
+	if run, turn, _ := writer.InContext(ctx); turn != nil && run == (*writer.Run)(r) {
 		ctx, c = turn.StartCompaction(ctx, full)
 	} else {
 		ctx, c = (*writer.Run)(r).StartCompaction(ctx, full)

@@ -36,15 +36,24 @@ func (t *Tracer) StartRun(ctx context.Context, info RunInfo) (context.Context, *
 }
 
 // RunFromContext returns the innermost run whose context ctx is, or derives from; nil without one.
-func RunFromContext(ctx context.Context) *Run { return (*Run)(writer.RunFromContext(ctx)) }
+func RunFromContext(ctx context.Context) *Run {
+	run, _, _ := writer.InContext(ctx)
+	return (*Run)(run)
+}
 
 // TurnFromContext returns the turn of the innermost run whose context ctx is, or derives from; nil without one. In the
 // context of a tool call or a compaction it is the turn that the context was started in.
-func TurnFromContext(ctx context.Context) *Turn { return (*Turn)(writer.TurnFromContext(ctx)) }
+func TurnFromContext(ctx context.Context) *Turn {
+	_, turn, _ := writer.InContext(ctx)
+	return (*Turn)(turn)
+}
 
 // ToolCallFromContext returns the tool call that encloses ctx, so that a tool can report its progress; nil without one,
 // and nil does nothing.
-func ToolCallFromContext(ctx context.Context) *Tool { return (*Tool)(writer.ToolCallFromContext(ctx)) }
+func ToolCallFromContext(ctx context.Context) *Tool {
+	_, _, tool := writer.InContext(ctx)
+	return (*Tool)(tool)
+}
 
 // ContextWithBaggage returns ctx with W3C baggage that names the session, run and tool call that ctx is in, for a call
 // of another process that runs an agent of its own. There [Tracer.StartRun] finds them: the run becomes a child of this

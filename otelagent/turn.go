@@ -91,7 +91,7 @@ func (t *Turn) StartTool(ctx context.Context, call ToolCall) (context.Context, *
 // is a child of that call, else of the turn.
 func (t *Turn) StartPermission(ctx context.Context, tool, call string) *Permission {
 	e := writer.PermissionEvaluation{Tool: tool, CallID: call, Action: spans.ActionAsk}
-	if in := writer.ToolCallFromContext(ctx); in != nil && writer.TurnFromContext(ctx) == (*writer.Turn)(t) {
+	if _, turn, in := writer.InContext(ctx); in != nil && turn == (*writer.Turn)(t) {
 		return (*Permission)(in.Ask(ctx, e))
 	}
 	return (*Permission)((*writer.Turn)(t).Ask(ctx, e))

@@ -66,6 +66,12 @@ type List struct {
 	Items []string
 }
 
+// Add appends an item.
+func (l *List) Add(it Item) {
+	l.Items = append(l.Items, it.Encode())
+	l.Count++
+}
+
 // Encode returns the wire form. Names hold no blank, dot or line feed.
 func (l *List) Encode() string {
 	n := 96

@@ -217,7 +217,7 @@ func handles() []handleCase {
 			}
 			writer.Decide(ctx, run, writer.PermissionEvaluation{Start: ns(3), End: ns(3)})
 			run.End(writer.RunResult{End: ns(5000)})
-			tracer.StateFacts(ctx, writer.SessionInfo{SessionID: "s"}, writer.Fact{Subject: "session", Key: "k", At: ns(0)})
+			tracer.StateFacts(ctx, writer.RunInfo{SessionID: "s"}, writer.Fact{Subject: "session", Key: "k", At: ns(0)})
 		}},
 		{"statuses", nil, func(ctx context.Context, tracer *writer.Tracer, _ api.Tracer) {
 			for _, status := range []spans.RunStatus{"", "rejected", "cancelled", "vetoed"} {

@@ -416,7 +416,7 @@ func (r *Recorder) factStated(ctx context.Context, ev *FactStated) {
 		r.lose(&ev.Meta)
 		return
 	}
-	info := writer.SessionInfo{SessionID: session, Dialect: ev.Dialect, Recording: ev.Recording}
+	info := writer.RunInfo{SessionID: session, Dialect: ev.Dialect, Recording: ev.Recording}
 	r.tracer.StateFacts(r.in(ctx, &ev.Meta), info, facts...)
 }
 

@@ -3,7 +3,6 @@ package writer
 import (
 	"regexp"
 	"sync"
-	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
@@ -63,7 +62,7 @@ func (a *attrs) name(k attribute.Key, v string) {
 }
 
 func (a *attrs) text(k attribute.Key, v string) {
-	if v != "" && a.origin.capture == CaptureContent {
+	if v != "" && a.origin.capture == spans.CaptureContent {
 		a.piece(k, spans.Redactable{Body: []byte(v), Place: spans.PlaceText})
 	}
 }
@@ -73,13 +72,6 @@ func (a *attrs) piece(k attribute.Key, p spans.Redactable) {
 	body, changed := a.origin.tracer.config.redact(p)
 	a.redacted += int64(changed)
 	a.kv = append(a.kv, k.String(cleanText(string(body))))
-}
-
-// digest adds a hash of content.
-func (a *attrs) digest(k attribute.Key, v string) {
-	if a.origin.capture != CaptureNone {
-		a.kv = append(a.kv, k.String(v))
-	}
 }
 
 func (a *attrs) int(k attribute.Key, v int64) { a.kv = append(a.kv, k.Int64(v)) }
@@ -110,22 +102,18 @@ func (a *attrs) yes(k attribute.Key, v bool) {
 	}
 }
 
-func (a *attrs) time(k attribute.Key, t time.Time) {
-	if !t.IsZero() {
-		a.kv = append(a.kv, k.Int64(t.UnixNano()))
-	}
-}
+// maxIDList is the number of ids kept in an attribute that lists them.
+const maxIDList = 1024
 
-// ids adds a list of ids, the first most of them.
-func (a *attrs) ids(k attribute.Key, vs []string, most int) {
-	if len(vs) == 0 {
-		return
-	}
-	clean := make([]string, 0, min(len(vs), most))
-	for _, v := range vs[:min(len(vs), most)] {
+// ids adds a list of ids.
+func (a *attrs) ids(k attribute.Key, vs []string) {
+	var clean []string
+	for _, v := range vs[:min(len(vs), maxIDList)] {
 		clean = append(clean, cleanID(v))
 	}
-	a.kv = append(a.kv, k.StringSlice(clean))
+	if clean != nil {
+		a.kv = append(a.kv, k.StringSlice(clean))
+	}
 }
 
 // source adds where a time came from unless the event stated it.

@@ -6,32 +6,22 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// Capture says how much of the content class the process may send; see otelagent.Capture. Empty, and a level that this
-// version does not know, is CaptureNone.
-type Capture = spans.Capture
-
-// The levels of capture.
-const (
-	CaptureNone    = spans.CaptureNone
-	CaptureDigests = spans.CaptureDigests
-	CaptureContent = spans.CaptureContent
-)
-
-func soundCapture(c Capture) Capture {
-	if c != CaptureContent && c != CaptureDigests {
-		return CaptureNone
+// soundCapture returns c, or CaptureNone for a level that this version does not know.
+func soundCapture(c spans.Capture) spans.Capture {
+	if c != spans.CaptureContent && c != spans.CaptureDigests {
+		return spans.CaptureNone
 	}
 	return c
 }
 
 // captureOf returns the level of a run.
-func (t *Tracer) captureOf(info *RunInfo) (level Capture) {
+func (t *Tracer) captureOf(info *RunInfo) (level spans.Capture) {
 	if t.config.CaptureFor == nil {
 		return t.config.Capture
 	}
 	defer func() {
 		if recover() != nil {
-			level = CaptureNone
+			level = spans.CaptureNone
 		}
 	}()
 	return soundCapture(t.config.CaptureFor(*info))

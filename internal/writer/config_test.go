@@ -16,7 +16,7 @@ func TestConfig(t *testing.T) {
 	p, m := noop.NewTracerProvider(), metricnoop.NewMeterProvider()
 	defaults := func(c Config) Config {
 		c.TracerProvider, c.MeterProvider = p, m
-		c.Capture = cmp.Or(c.Capture, CaptureNone)
+		c.Capture = cmp.Or(c.Capture, spans.CaptureNone)
 		if c.Profile == "" {
 			c.Profile = spans.DefaultProfile
 		}
@@ -33,7 +33,7 @@ func TestConfig(t *testing.T) {
 		got, want Config
 	}{
 		{"none", Config{}, Config{PreviewBytes: 1200}},
-		{"content", Config{Capture: CaptureContent}, Config{Capture: CaptureContent, PreviewBytes: 1200}},
+		{"content", Config{Capture: spans.CaptureContent}, Config{Capture: spans.CaptureContent, PreviewBytes: 1200}},
 		{"a level that is not known", Config{Capture: "all"}, Config{PreviewBytes: 1200}},
 		{"memory", Config{MaxBlockIDs: 7}, Config{MaxBlockIDs: 7, PreviewBytes: 1200}},
 		{"bounds", Config{MaxSpanBytes: 1, PreviewBytes: 1}, Config{PreviewBytes: 320}},

@@ -17,27 +17,12 @@ import (
 // of references. See spans/README.md.
 type content struct {
 	bodies, withheld []string
-	lists            []contentList
+	lists            []spans.List
 
 	bytes    int   // of what is new
-	left     int   // of these, bytes that left before the end
 	known    int64 // bytes of what was sent before
 	kept     int64 // how many bodies a bound kept back
 	redacted int64
-}
-
-// contentList is a list of a span. One that grows message by message keeps its items, any other is packed at once.
-type contentList struct {
-	spans.List
-	packed string // its wire form, when it is final
-}
-
-// pack makes the wire form of the list and lets go of the items.
-func (l *contentList) pack() string {
-	if l.packed == "" {
-		l.packed, l.Items = l.Encode(), nil
-	}
-	return l.packed
 }
 
 const (
@@ -58,7 +43,7 @@ func (c *content) block(m *memory, o *origin, text string) spans.ShortID {
 // template is block for a text of which make makes the template.
 func (c *content) template(m *memory, o *origin, text string,
 	make func(cut func(string) spans.ShortID) []byte) spans.ShortID {
-	if most := o.tracer.config.MaxBlockBytes; o.capture == CaptureDigests || most > 0 && len(text) > most {
+	if most := o.tracer.config.MaxBlockBytes; o.capture == spans.CaptureDigests || most > 0 && len(text) > most {
 		return c.withhold(m, o, text, most)
 	}
 	send := func(text string) {
@@ -91,7 +76,7 @@ func (c *content) template(m *memory, o *origin, text string,
 // carried counts what is sent for the first time.
 func (c *content) carried(m *memory, n int) {
 	c.bytes += n
-	m.request.credit += int64(n) / completeShare
+	m.credit += int64(n) / completeShare
 }
 
 // withhold sends size and SHA-256 of a text, and its first n bytes.
@@ -101,7 +86,7 @@ func (c *content) withhold(m *memory, o *origin, text string, n int) spans.Short
 		c.known += int64(len(text))
 		return id.Short()
 	}
-	if o.capture == CaptureDigests {
+	if o.capture == spans.CaptureDigests {
 		n = 0
 	} else {
 		n = min(n, spans.MaxPiece)
@@ -139,31 +124,26 @@ func pieceOf(msg *Message) spans.Redactable {
 }
 
 // list returns the list of that name, which is made when it is not there.
-func (c *content) list(name string) *contentList {
-	for i := range c.lists {
-		if c.lists[i].Name == name && c.lists[i].Attempt == 0 {
-			return &c.lists[i]
-		}
+func (c *content) list(name string) *spans.List {
+	i := slices.IndexFunc(c.lists, func(l spans.List) bool { return l.Name == name && l.Attempt == 0 })
+	if i < 0 {
+		i, c.lists = len(c.lists), append(c.lists, spans.List{Name: name})
 	}
-	c.lists = append(c.lists, contentList{List: spans.List{Name: name}})
-	return &c.lists[len(c.lists)-1]
-}
-
-// add appends an item.
-func (l *contentList) add(it spans.Item) {
-	l.Items = append(l.Items, it.Encode())
-	l.Count++
+	return &c.lists[i]
 }
 
 // drop removes the list of that name and attempt, and reports whether there was one.
 func (c *content) drop(name string, attempt int) bool {
 	before := len(c.lists)
-	c.lists = slices.DeleteFunc(c.lists, func(l contentList) bool { return l.Name == name && l.Attempt == int64(attempt) })
+	c.lists = slices.DeleteFunc(c.lists, func(l spans.List) bool { return l.Name == name && l.Attempt == int64(attempt) })
 	return len(c.lists) < before
 }
 
-// setMessages makes messages the list; it is there afterwards even when there are none.
+// setMessages makes messages the list, nothing when that is nil; it is there afterwards even when there are none.
 func (c *content) setMessages(o *origin, name string, messages []Message) {
+	if messages == nil {
+		return
+	}
 	c.drop(name, 0)
 	c.list(name)
 	m := o.tracer.sessions.open(o)
@@ -177,7 +157,7 @@ func (c *content) setMessages(o *origin, name string, messages []Message) {
 func (c *content) addMessage(m *memory, o *origin, name string, msg *Message) {
 	text := c.redact(o, pieceOf(msg))
 	it := spans.Item{Block: c.block(m, o, string(text)), Provenance: c.provenance(o, &msg.Provenance)}
-	c.list(name).add(it)
+	c.list(name).Add(it)
 }
 
 // provenance returns what may be sent of p. What has no short form a producer wrote: it is content. Limit: 1 KiB;
@@ -188,7 +168,7 @@ func (c *content) provenance(o *origin, p *spans.Provenance) string {
 		return ""
 	case p.Raw == "":
 		return cleanText(p.Encode())
-	case o.capture == CaptureDigests:
+	case o.capture == spans.CaptureDigests:
 		return ""
 	}
 	body, _ := o.tracer.config.redact(spans.Redactable{Body: []byte(p.Raw), JSON: true, Place: spans.PlaceMessage})
@@ -198,133 +178,88 @@ func (c *content) provenance(o *origin, p *spans.Provenance) string {
 	return cleanText(p.Encode())
 }
 
-// addBody makes body, as it came, the list; nothing when it is nil. It returns the SHA-256 of what may be sent of it.
-func (c *content) addBody(o *origin, name string, body []byte) (id spans.BlockID) {
-	if body == nil {
-		return id
+// addBody makes body, as it came, the list; nothing when it is nil. It returns what may be sent of it.
+func (c *content) addBody(o *origin, name string, body []byte) (text []byte) {
+	if body != nil {
+		var id spans.ShortID
+		id, text = c.reference(o, spans.Redactable{Body: body, JSON: true, Place: name})
+		c.list(name).Add(spans.Item{Block: id})
 	}
-	text := c.redact(o, spans.Redactable{Body: body, JSON: true, Place: name})
-	m := o.tracer.sessions.open(o)
-	defer m.close()
-	c.list(name).add(spans.Item{Block: c.block(m, o, string(text))})
-	return spans.BlockOf(text)
+	return text
 }
 
-// reference keeps p to be sent, and returns the name of its block as text.
-func (c *content) reference(o *origin, p spans.Redactable) string {
-	text := c.redact(o, p)
+// reference keeps p to be sent. It returns the name of its block, and its text.
+func (c *content) reference(o *origin, p spans.Redactable) (id spans.ShortID, text []byte) {
+	text = c.redact(o, p)
 	m := o.tracer.sessions.open(o)
 	defer m.close()
-	return c.block(m, o, string(text)).String()
+	return c.block(m, o, string(text)), text
 }
 
 // empty reports whether there is nothing to emit.
 func (c *content) empty() bool { return len(c.bodies)+len(c.withheld)+len(c.lists) == 0 }
 
-// carrier is what one span carries of content.
-type carrier struct {
-	bodies, withheld, lists []string
-}
-
-// carriers divides what there is so that none takes more than most bytes, if it can: a block of more than that goes
-// alone. The first is for the span itself.
-func (c *content) carriers(most int) []carrier {
-	list := make([]carrier, 1)
-	room := most
-	into := func(n int) *carrier {
-		const overhead = 16 // of one string in an attribute
-		if n += overhead; n > room && room < most {
-			list = append(list, carrier{})
-			room = most
-		}
-		room -= n
-		return &list[len(list)-1]
-	}
-	for i := range c.lists {
-		text := c.lists[i].pack()
-		k := into(len(text))
-		k.lists = append(k.lists, text)
-	}
-	for _, text := range c.withheld {
-		k := into(len(text))
-		k.withheld = append(k.withheld, text)
-	}
-	if n := c.bytes - c.left; len(list) == 1 && n <= room {
-		list[0].bodies = c.bodies
-		return list
-	}
-	for _, text := range c.bodies {
-		k := into(len(text))
-		k.bodies = append(k.bodies, text)
-	}
-	return list
-}
-
-// attributes are those of the event. Lists come first: a pipeline that keeps only the first attributes keeps the names
+// events returns the attributes of the events that carry what there is. None takes more than most bytes, if it can: a
+// block of more than that goes alone. Lists come first: a pipeline that keeps only the first attributes keeps the names
 // of the blocks that it dropped.
-func (k *carrier) attributes() []attribute.KeyValue {
-	var kv []attribute.KeyValue
-	if len(k.lists) > 0 {
-		kv = append(kv, spans.ListsKey.StringSlice(k.lists))
+func (c *content) events(most int) (events [][]attribute.KeyValue) {
+	lists := make([]string, len(c.lists))
+	for i := range lists {
+		lists[i] = c.lists[i].Encode()
 	}
-	if len(k.bodies) > 0 {
-		kv = append(kv, spans.BlockBodiesKey.StringSlice(k.bodies))
+	var now []attribute.KeyValue
+	room := most
+	for _, part := range [...]struct {
+		key   attribute.Key
+		texts []string
+	}{{spans.ListsKey, lists}, {spans.BlockBodiesKey, c.bodies}, {spans.BlockWithheldKey, c.withheld}} {
+		from := 0
+		for i, text := range part.texts {
+			const overhead = 16 // of one string in an attribute
+			if len(text)+overhead > room && room < most {
+				if from < i {
+					now = append(now, part.key.StringSlice(part.texts[from:i]))
+				}
+				events, now, from, room = append(events, now), nil, i, most
+			}
+			room -= len(text) + overhead
+		}
+		if from < len(part.texts) {
+			now = append(now, part.key.StringSlice(part.texts[from:]))
+		}
 	}
-	if len(k.withheld) > 0 {
-		kv = append(kv, spans.BlockWithheldKey.StringSlice(k.withheld))
-	}
-	return kv
+	return append(events, now)
 }
 
-// emit adds the event to span at the time of its end.
-func (k *carrier) emit(span trace.Span, end time.Time) {
-	if kv := k.attributes(); len(kv) > 0 {
-		span.AddEvent(spans.EventBlocks, trace.WithTimestamp(end), trace.WithAttributes(kv...))
-	}
-}
-
-// emit puts the content of h on its span and, where it is too much for one, on children of it. The handle has ended.
-func (h *handle) emit(end time.Time) {
-	c := &h.content
+// carry puts content on children of h, whose names begin with prefix: each is an instant. With an empty prefix h itself
+// carries the first part.
+func (h *handle) carry(c *content, prefix string, at time.Time) {
 	if c.empty() {
 		return
 	}
-	h.carry(c, "", end)
-	*c = content{}
-}
-
-// carry puts content on children of h, whose names begin with prefix. With an empty prefix h itself carries the first
-// part.
-func (h *handle) carry(c *content, prefix string, at time.Time) {
-	for i, k := range c.carriers(h.tracer.config.MaxSpanBytes) {
+	for i, kv := range c.events(h.tracer.config.MaxSpanBytes) {
+		event := []trace.EventOption{trace.WithTimestamp(at), trace.WithAttributes(kv...)}
 		if i == 0 && prefix == "" {
-			k.emit(h.span, at)
+			h.span.AddEvent(spans.EventBlocks, event...)
 			continue
 		}
-		child, ends := h.payload(prefix+strconv.Itoa(i), at)
-		k.emit(child, at)
-		child.End(ends)
+		a := startAttrs(h.origin)
+		a.add(kindPayload.attr)
+		a.add(h.address...)
+		if h.index != noTurn {
+			a.int(spans.TurnIndexKey, h.index)
+		}
+		a.int(spans.SeqKey, h.next(Moment{}))
+		end := a.instant(at)
+		a.opts = append(a.opts, kindPayload.option, trace.WithAttributes(a.kv...), trace.WithTimestamp(at))
+		id := h.id
+		id.call = id.span + "/" + id.call + "/" + prefix + strconv.Itoa(i) // a call without an id is not its turn
+		ctx := trace.ContextWithSpan(context.Background(), h.span)
+		_, child := h.startSpan(ctx, &kindPayload, kindPayload.name, &id, a.opts)
+		a.free()
+		child.AddEvent(spans.EventBlocks, event...)
+		child.End(trace.WithTimestamp(end))
 	}
-}
-
-// payload starts a child of h that carries content, an instant, and returns how it ends. Its name distinguishes it from
-// other children of h.
-func (h *handle) payload(name string, at time.Time) (trace.Span, trace.SpanEndOption) {
-	a := startAttrs(h.origin)
-	a.add(kindPayload.attr)
-	a.add(h.address...)
-	if h.index != noTurn {
-		a.int(spans.TurnIndexKey, h.index)
-	}
-	a.int(spans.SeqKey, h.next(Moment{}))
-	ends := trace.WithTimestamp(a.instant(at))
-	a.opts = append(a.opts, kindPayload.option, trace.WithAttributes(a.kv...), trace.WithTimestamp(at))
-	id := h.id
-	id.call = id.span + "/" + id.call + "/" + name // a call without an id is not its turn
-	_, span := h.startSpan(trace.ContextWithSpan(context.Background(), h.span), &kindPayload, kindPayload.name, &id,
-		a.opts)
-	a.free()
-	return span, ends
 }
 
 // validBytes returns b, or a copy with U+FFFD for each byte that is not UTF-8.

@@ -2,30 +2,13 @@ package writer
 
 import "context"
 
-// RunFromContext returns the innermost run whose context ctx is, or derives from; nil without one.
-func RunFromContext(ctx context.Context) *Run {
+// InContext returns the innermost run whose context ctx is, or derives from, its turn and its tool call; nil what there
+// is not. In the context of a tool call or a compaction the turn is the one that the context was started in.
+func InContext(ctx context.Context) (*Run, *Turn, *Tool) {
 	if s := scopeOf(ctx); s != nil {
-		return s.run
+		return s.run, s.turn, s.tool
 	}
-	return nil
-}
-
-// TurnFromContext returns the turn of the innermost run whose context ctx is, or derives from; nil without one. In the
-// context of a tool call or a compaction it is the turn that the context was started in.
-func TurnFromContext(ctx context.Context) *Turn {
-	if s := scopeOf(ctx); s != nil {
-		return s.turn
-	}
-	return nil
-}
-
-// ToolCallFromContext returns the tool call of the innermost run whose context ctx is, or derives from; nil without
-// one.
-func ToolCallFromContext(ctx context.Context) *Tool {
-	if s := scopeOf(ctx); s != nil {
-		return s.tool
-	}
-	return nil
+	return nil, nil, nil
 }
 
 // ModelCallIn returns what a model request with the context ctx belongs to: the turn whose own context it is, else the
@@ -40,14 +23,6 @@ func ModelCallIn(ctx context.Context) (r *Run, t *Turn, utility bool) {
 	default:
 		return s.run, nil, s.span != &s.run.handle
 	}
-}
-
-// turnOf returns the turn of r that ctx is in.
-func turnOf(ctx context.Context, r *Run) *Turn {
-	if s := scopeOf(ctx); s != nil && s.run == r {
-		return s.turn
-	}
-	return nil
 }
 
 // SessionID returns the id of the run's session: that of [RunInfo], else that of the enclosing run, else a generated

@@ -15,21 +15,14 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// SessionInfo says which session facts are about. An empty SessionID is found as [Tracer.StartRun] finds it. Dialect
-// and Recording are as in RunInfo.
-type SessionInfo struct {
-	SessionID string
-	Dialect   string
-	Recording spans.Recording
-}
-
 // maxFacts bounds the facts of one span; more take more spans.
 const maxFacts = 64
 
 // StateFacts records facts about a session, or about parts of it, that arise outside any run: a title, a rewind, that
 // it was archived. They are sent as span events of a session.payload span of their own. A fact without a time is true
-// from now on. Facts of one subject and key replace each other by time; stating one twice changes nothing.
-func (t *Tracer) StateFacts(ctx context.Context, info SessionInfo, facts ...Fact) {
+// from now on. Facts of one subject and key replace each other by time; stating one twice changes nothing. Of info
+// SessionID, Dialect and Recording count. An empty SessionID is found as [Tracer.StartRun] finds it.
+func (t *Tracer) StateFacts(ctx context.Context, info RunInfo, facts ...Fact) {
 	if t == nil {
 		return
 	}
@@ -38,16 +31,14 @@ func (t *Tracer) StateFacts(ctx context.Context, info SessionInfo, facts ...Fact
 	}
 }
 
-func (t *Tracer) factSpan(ctx context.Context, info SessionInfo, facts []Fact) {
+func (t *Tracer) factSpan(ctx context.Context, info RunInfo, facts []Fact) {
 	ctx = orBackground(ctx)
+	in := scopeOf(ctx)
 	own := &origin{}
-	asRun := RunInfo{SessionID: info.SessionID, Dialect: info.Dialect, Recording: info.Recording}
-	in, address := own.outsideRun(ctx, t, &asRun)
-	own.address = address
+	own.init(ctx, t, &info, t.placeInSession(ctx, in, &info, t.readsBaggage(ctx, in, &info)))
 	if info.Dialect != "" {
-		own.address = append(address, spans.DialectKey.String(cleanName(info.Dialect)))
+		own.address = append(own.address, spans.DialectKey.String(cleanName(info.Dialect)))
 	}
-
 	h := &handle{origin: own, index: noTurn}
 	var parent *handle
 	if in != nil {
@@ -61,14 +52,15 @@ func (t *Tracer) factSpan(ctx context.Context, info SessionInfo, facts []Fact) {
 		if at.Time.IsZero() {
 			at.Time = start.Time
 		}
-		at = at.sound()
-		h.fact(&facts[i], at)
+		if at = at.sound(); h.recording {
+			h.fact(&facts[i], at)
+		}
 		if at.Time.After(end.Time) {
 			end = at
 		}
 	}
 	a := endAttrs(own, 8)
-	h.finish(end, spans.KnownObserved, &a, "")
+	h.finish(end, &a, "")
 }
 
 // factsID names facts by what they say, as far as that may be sent.
@@ -81,7 +73,7 @@ func (h *handle) factsID(facts []Fact) string {
 			at = startText(f.At.Time)
 		}
 		fields = append(fields, h.subject(f.Subject), f.Key, at)
-		if h.capture != CaptureNone {
+		if h.capture != spans.CaptureNone {
 			fields = append(fields, string(f.Value))
 		}
 	}
@@ -91,7 +83,7 @@ func (h *handle) factsID(facts []Fact) string {
 // subject is what a fact is about, as far as that may be sent: where no content does, the digest that names a text does
 // not either.
 func (h *handle) subject(s string) string {
-	if kind, id, ok := strings.Cut(s, "/"); ok && h.capture == CaptureNone {
+	if kind, id, ok := strings.Cut(s, "/"); ok && h.capture == spans.CaptureNone {
 		if b, err := hex.DecodeString(id); err == nil && len(b) == sha256.Size {
 			return cleanID(kind)
 		}
@@ -101,15 +93,11 @@ func (h *handle) subject(s string) string {
 
 // fact adds one fact as an event.
 func (h *handle) fact(f *Fact, at Moment) {
-	if !h.recording {
-		return
-	}
-	kv := make([]attribute.KeyValue, 0, 4)
-	kv = append(kv, spans.FactSubjectKey.String(h.subject(f.Subject)), spans.FactKeyKey.String(cutName(f.Key, 128)),
-		spans.EventSeqKey.Int64(h.next(at)))
+	kv := []attribute.KeyValue{spans.FactSubjectKey.String(h.subject(f.Subject)),
+		spans.FactKeyKey.String(cutName(f.Key, 128)), spans.EventSeqKey.Int64(h.next(at))}
 	if f.Value != nil && h.capturing() {
-		kv = append(kv, spans.FactValueKey.String(h.content.reference(h.origin,
-			spans.Redactable{Body: f.Value, JSON: true, Place: spans.PlaceFact})))
+		id, _ := h.content.reference(h.origin, spans.Redactable{Body: f.Value, JSON: true, Place: spans.PlaceFact})
+		kv = append(kv, spans.FactValueKey.String(id.String()))
 	}
 	h.span.AddEvent(spans.EventFact, trace.WithAttributes(kv...), trace.WithTimestamp(at.Time))
 }

@@ -22,28 +22,30 @@ type origin struct {
 	recording    string // kind of source of the run; empty for events
 	generated    bool   // the tracer generated the session id
 	startNS      int64  // start of the run, unix ns
-	capture      Capture
+	capture      spans.Capture
 	address      []attribute.KeyValue // attributes that every span carries; never changed once made
 	seq          atomic.Int64
 	tally
 }
 
-// init sets what info says of the run, or of the session alone; the start and the address are the caller's.
+// init sets what info says of the run, or of the session alone, and the address of that; the rest of the address and
+// the start are the caller's.
 func (o *origin) init(ctx context.Context, t *Tracer, info *RunInfo, generated bool) {
 	o.tracer, o.session, o.run, o.generated = t, cleanID(info.SessionID), cleanID(info.ID), generated
-	o.recording = recordingName(info.Recording)
+	if info.Recording != spans.RecordingEvents {
+		o.recording = cleanName(string(info.Recording))
+	}
 	o.capture = t.captureOf(info)
 	o.measured = !info.Copied && t.metrics.enabled(ctx, o.recording)
-}
-
-// outsideRun is init of what is no run. It returns the scope that it is in, and its address in the session.
-func (o *origin) outsideRun(ctx context.Context, t *Tracer, info *RunInfo) (*scope, []attribute.KeyValue) {
-	in := scopeOf(ctx)
-	o.init(ctx, t, info, t.placeInSession(ctx, in, info, t.readsBaggage(ctx, in, info)))
-	a := attrs{}
-	a.sessionAddress(o)
+	a := attrs{kv: make([]attribute.KeyValue, 0, 8)}
+	a.kv = append(a.kv, spans.SessionIDKey.String(o.session))
+	if generated {
+		a.kv = append(a.kv, spans.SessionMadeUpKey.Bool(true))
+	} else {
+		a.kv = append(a.kv, spans.ConversationIDKey.String(o.session))
+	}
 	a.name(spans.RecordingKindKey, o.recording)
-	return in, a.kv
+	o.address = a.kv
 }
 
 // next returns the position of something in the order of the run.
@@ -59,68 +61,117 @@ type spanKind struct {
 	name   string
 	attr   attribute.KeyValue
 	option trace.SpanStartOption
+	// count is the attribute of the parent with the number of its direct children of the kind, index its place in counts.
+	count attribute.Key
+	index int
 }
 
-func newKind(name string, kind trace.SpanKind) spanKind {
-	return spanKind{name, spans.KindKey.String(name), trace.WithSpanKind(kind)}
+func newKind(name string, kind trace.SpanKind, count attribute.Key, index int) spanKind {
+	return spanKind{name, spans.KindKey.String(name), trace.WithSpanKind(kind), count, index}
 }
 
 var (
-	kindRun        = newKind(spans.SpanRun, trace.SpanKindInternal)
-	kindTurn       = newKind(spans.SpanTurn, trace.SpanKindClient)
-	kindTool       = newKind(spans.SpanToolCall, trace.SpanKindInternal)
-	kindCompaction = newKind(spans.SpanCompaction, trace.SpanKindInternal)
-	kindPermission = newKind(spans.SpanPermission, trace.SpanKindInternal)
-	kindPayload    = newKind(spans.SpanPayload, trace.SpanKindInternal)
+	kindRun        = newKind(spans.SpanRun, trace.SpanKindInternal, "", 0)
+	kindPayload    = newKind(spans.SpanPayload, trace.SpanKindInternal, "", 0)
+	kindTurn       = newKind(spans.SpanTurn, trace.SpanKindClient, spans.CountTurnsKey, 1)
+	kindTool       = newKind(spans.SpanToolCall, trace.SpanKindInternal, spans.CountToolCallsKey, 2)
+	kindCompaction = newKind(spans.SpanCompaction, trace.SpanKindInternal, spans.CountCompactionsKey, 3)
+	kindPermission = newKind(spans.SpanPermission, trace.SpanKindInternal, spans.CountPermissionsKey, 4)
+
+	countedKinds = [...]*spanKind{&kindTurn, &kindTool, &kindCompaction, &kindPermission}
 )
 
-// handle is one open span: what Run, Group, Turn, Tool and Compacting have in common.
+// counts are the numbers of a span's direct children, by the index of their kind.
+type counts [1 + len(countedKinds)]int64
+
+// handle is one open span: what Run, Turn, Tool, Compacting and Asking have in common. Its scope is where it stands,
+// and the context of what starts in it.
 type handle struct {
 	*origin
+	scope     scope
+	place     *handle // the run or turn that numbers what starts in it: itself, or the parent
 	span      trace.Span
 	recording bool
 	sent      bool                 // recorded, and sampled: the process sends it
+	live      bool                 // copies of it are sent
 	began     time.Time            // start of the span as it was stated, else zero
 	since     time.Time            // the same, else when it began; only where metrics are taken
 	vague     bool                 // its start is only a bound
-	whole     bool                 // it is all of its origin: a run or a group, and not something in it
 	index     int64                // of the turn; noTurn outside
-	turn      string               // decimal turn index, empty outside a turn; only with derived ids
-	at        string               // start of the turn where its index does not name it; only with derived ids
 	id        seed                 // of the span; only with derived ids
-	open      OpenSpan             // what a Live sees of it
-	live      *OpenSpan            // open; nil where no copies of it are sent
 	labels    []attribute.KeyValue // of its metrics
 
-	mu      sync.Mutex
-	ended   bool
-	notes   int64
-	dropped int64
-	content content
-	counts  counts
+	mu          sync.Mutex
+	ended       bool
+	closed      atomic.Bool // the end was reported by nobody
+	notes       int64
+	dropped     int64
+	content     content
+	counts      counts
+	early       int      // children that carried nothing but blocks before the end
+	tools       ordinals // of what starts in it
+	permissions ordinals
 }
 
-// counts are the direct children of a span.
-type counts struct {
-	turns, tools, compactions, permissions int64
-}
+const noTurn = -1
 
 // maxNotes is the number of otelagent.event events that a span carries; the rest is counted.
 const maxNotes = 32
 
-// begin starts the span of h with the attributes of a, which it frees, and returns the context with that span. The
-// parent is parent's span; the one in ctx when parent is nil.
-func (h *handle) begin(ctx context.Context, parent *handle, kind *spanKind, at Moment, a *attrs,
-	id seed) context.Context {
-	h.whole = kind == &kindRun
+// attrs returns a collector for the attributes that a child of h starts with.
+func (h *handle) attrs() *attrs {
+	a := startAttrs(h.origin)
+	if h.index != noTurn {
+		a.int(spans.TurnIndexKey, h.index)
+	}
+	return a
+}
+
+// child starts c as a child of h, in the place of h, and counts it, as far as it is sent: else it would be missed.
+func (h *handle) child(ctx context.Context, c *handle, kind *spanKind, at Moment, a *attrs, id seed) {
 	ctx = orBackground(ctx)
-	if parent != nil && !sameSpan(trace.SpanContextFromContext(ctx), parent.span.SpanContext()) {
-		ctx = trace.ContextWithSpan(ctx, parent.span)
+	c.origin, c.index, c.place = h.origin, h.index, h.place
+	c.scope.run = h.scope.run
+	if in := scopeOf(ctx); in != nil && in.run == h.scope.run {
+		c.scope.turn = in.turn
+	}
+	id.turn = h.place.id.turn
+	c.begin(ctx, h, kind, at, a, id)
+	h.started(c, kind)
+}
+
+// started counts a child.
+func (h *handle) started(c *handle, kind *spanKind) {
+	if c.sent {
+		h.mu.Lock()
+		h.counts[kind.index]++
+		h.mu.Unlock()
+	}
+}
+
+// ordinal returns how often key was used before in the place of h, by what of counts, and adds it to a.
+func (h *handle) ordinal(of *ordinals, key string, a *attrs) int64 {
+	h.place.mu.Lock()
+	n := of.next(key)
+	h.place.mu.Unlock()
+	a.count(spans.OrdinalKey, n)
+	return n
+}
+
+// begin starts the span of h with the attributes of a, which it frees. The parent is parent's span; the one in ctx when
+// parent is nil.
+func (h *handle) begin(ctx context.Context, parent *handle, kind *spanKind, at Moment, a *attrs, id seed) {
+	ctx = orBackground(ctx)
+	if parent != nil { // by ids: spans themselves may be of types that cannot be compared
+		in, above := trace.SpanContextFromContext(ctx), parent.span.SpanContext()
+		if in.SpanID() != above.SpanID() || in.TraceID() != above.TraceID() {
+			ctx = trace.ContextWithSpan(ctx, parent.span)
+		}
 	}
 	at = at.sound()
 	a.add(kind.attr)
 	a.add(h.address...)
-	if h.whole {
+	if kind == &kindRun {
 		a.int(spans.SchemaKey, spans.SchemaVersion)
 	}
 	a.int(spans.SeqKey, h.next(at))
@@ -131,11 +182,13 @@ func (h *handle) begin(ctx context.Context, parent *handle, kind *spanKind, at M
 	if !at.Time.IsZero() {
 		a.opts = append(a.opts, trace.WithTimestamp(at.Time))
 	}
-	ctx, h.span = h.startSpan(ctx, kind, h.tracer.spanName(kind, a.detail), &id, a.opts)
+	h.scope.span = h
+	h.scope.Context, h.span = h.startSpan(ctx, kind, h.tracer.spanName(kind, a.detail), &id, a.opts)
 	h.id = id
 	a.free()
 	h.recording = h.span.IsRecording()
 	h.sent = h.recording && h.span.SpanContext().IsSampled()
+	h.live = h.sent && h.tracer.config.Live != nil && kind != &kindPayload
 	h.began = at.Time
 	if h.measured {
 		h.since, h.vague = at.Time, at.Source == spans.TimeSourceBound
@@ -143,7 +196,6 @@ func (h *handle) begin(ctx context.Context, parent *handle, kind *spanKind, at M
 			h.since = time.Now()
 		}
 	}
-	return ctx
 }
 
 // startSpan starts a span under that of ctx, with the ids that follow from id where they are to be derived.
@@ -169,28 +221,22 @@ func orBackground(ctx context.Context) context.Context {
 	return ctx
 }
 
-// sameSpan compares by ids: spans themselves may be of types that cannot be compared.
-func sameSpan(a, b trace.SpanContext) bool {
-	return a.SpanID() == b.SpanID() && a.TraceID() == b.TraceID()
-}
-
-// started counts a direct child; one that is not sent is not counted, or it would be missed.
-func (h *handle) started(child *handle, count *int64) {
-	if child.sent {
-		h.mu.Lock()
-		*count++
-		h.mu.Unlock()
-	}
-}
-
 // capturing reports whether content of this span is taken.
 func (h *handle) capturing() bool {
-	return h.sent && h.capture != CaptureNone
+	return h.sent && h.capture != spans.CaptureNone
+}
+
+// closing says that the end which comes next was reported by nobody. It returns whether there is something to end.
+func (h *handle) closing() bool {
+	if h != nil {
+		h.closed.Store(true)
+	}
+	return h != nil
 }
 
 // note adds an otelagent.event. Limits: 32 a span, the rest is counted; types are cut at 128 bytes.
 func (h *handle) note(typ string, body []byte, at Moment) {
-	if !h.recording {
+	if h == nil || !h.recording {
 		return
 	}
 	seq := h.next(at)
@@ -210,8 +256,8 @@ func (h *handle) note(typ string, body []byte, at Moment) {
 	kv := make([]attribute.KeyValue, 0, 3)
 	kv = append(kv, spans.EventTypeKey.String(cutName(typ, 128)), spans.EventSeqKey.Int64(seq))
 	if body != nil && h.capturing() {
-		kv = append(kv, spans.EventBodyKey.String(h.content.reference(h.origin,
-			spans.Redactable{Body: body, JSON: true, Place: spans.PlaceEvent})))
+		id, _ := h.content.reference(h.origin, spans.Redactable{Body: body, JSON: true, Place: spans.PlaceEvent})
+		kv = append(kv, spans.EventBodyKey.String(id.String()))
 	}
 	if at.Time.IsZero() {
 		h.span.AddEvent(spans.EventOther, trace.WithAttributes(kv...))
@@ -223,7 +269,7 @@ func (h *handle) note(typ string, body []byte, at Moment) {
 // finish ends the span with the attributes of a, once. failed is empty unless the span's status is Error. An end before
 // the start is moved to the start, and its time becomes a bound. It returns the end, and whether metrics are to be
 // taken of what ended; the time of the end is always there then.
-func (h *handle) finish(at Moment, known spans.Known, a *attrs, failed spans.ErrorType) (end Moment, measure bool) {
+func (h *handle) finish(at Moment, a *attrs, failed spans.ErrorType) (end Moment, measure bool) {
 	h.mu.Lock()
 	if h.ended {
 		h.mu.Unlock()
@@ -248,11 +294,11 @@ func (h *handle) finish(at Moment, known spans.Known, a *attrs, failed spans.Err
 		h.labelled(spans.ErrorTypeKeyKey.String(string(failed)))
 	}
 	if h.recording {
-		h.close(at, known, a, failed)
+		h.close(at, a, failed)
 	}
 	h.mu.Unlock()
-	if h.live != nil {
-		h.tracer.config.Live.Ended(h.live)
+	if h.live {
+		h.tracer.config.Live.Ended((*OpenSpan)(h))
 	}
 	end = at
 	if h.measured { // before the processors of spans take their time; the span's own end is its provider's
@@ -260,8 +306,13 @@ func (h *handle) finish(at Moment, known spans.Known, a *attrs, failed spans.Err
 	}
 	// The host's callbacks for ends may use the handle. No call changes its content any more, and it is gone once it is
 	// emitted.
-	h.measureContent()
-	h.emit(at.Time)
+	if h.measured {
+		h.positive(spans.MetricCaptureNew, float64(h.content.bytes))
+		h.positive(spans.MetricCaptureKnown, float64(h.content.known))
+		h.positive(spans.MetricCaptureWithheldBodies, float64(h.content.kept))
+	}
+	h.carry(&h.content, "", at.Time)
+	h.content = content{}
 	if at.Time.IsZero() {
 		h.span.End()
 	} else {
@@ -292,16 +343,15 @@ func (h *handle) start() time.Time {
 }
 
 // close puts on the span what it ends with.
-func (h *handle) close(at Moment, known spans.Known, a *attrs, failed spans.ErrorType) {
+func (h *handle) close(at Moment, a *attrs, failed spans.ErrorType) {
 	a.int(spans.EndSeqKey, h.next(at))
 	a.source(spans.EndTimeKey, at.Source)
-	if known == spans.KnownClosed {
-		a.kv = append(a.kv, spans.KnownAsKey.String(string(known)))
+	if h.closed.Load() {
+		a.kv = append(a.kv, spans.KnownAsKey.String(string(spans.KnownClosed)))
 	}
-	a.count(spans.CountTurnsKey, h.counts.turns)
-	a.count(spans.CountToolCallsKey, h.counts.tools)
-	a.count(spans.CountCompactionsKey, h.counts.compactions)
-	a.count(spans.CountPermissionsKey, h.counts.permissions)
+	for _, kind := range countedKinds {
+		a.count(kind.count, h.counts[kind.index])
+	}
 	a.count(spans.EventsDroppedKey, h.dropped)
 	c := &h.content
 	a.count(spans.CaptureWithheldKey, c.kept)

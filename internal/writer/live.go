@@ -2,7 +2,8 @@ package writer
 
 import (
 	"bytes"
-	"cmp"
+	"math"
+	"slices"
 	"strconv"
 	"time"
 
@@ -28,23 +29,16 @@ type Live interface {
 }
 
 // OpenSpan is a span that is open, as a Live sees it. Safe for concurrent use.
-type OpenSpan struct {
-	h *handle
-	// What the handle is of, where that knows more than stands on the span before it ends: one of them, or none.
-	turn *Turn
-	tool *Tool
-
-	blocks int // children that carried nothing but blocks; guarded by handle.mu
-}
+type OpenSpan handle
 
 // Span returns the open span, as the provider of the Tracer made it.
-func (s *OpenSpan) Span() trace.Span { return s.h.span }
+func (s *OpenSpan) Span() trace.Span { return s.span }
 
 // Ended reports whether the span has ended, or is about to: what is read of it afterwards may be of its end.
 func (s *OpenSpan) Ended() bool {
-	s.h.mu.Lock()
-	defer s.h.mu.Unlock()
-	return s.h.ended
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ended
 }
 
 // maxLiveItems bounds a list on a copy: it is sent again and again. One that is longer waits for the end of its span.
@@ -55,7 +49,7 @@ const maxLiveItems = 256
 // there are any. It returns false when the span has ended. Content that refers to nothing yet sent is sent before it,
 // on a session.payload span. Live.Changed and Live.Ended must not call it.
 func (s *OpenSpan) Copy() (attributes, blocks []attribute.KeyValue, ok bool) {
-	h := s.h
+	h := (*handle)(s)
 	h.mu.Lock()
 	if h.ended {
 		h.mu.Unlock()
@@ -67,107 +61,80 @@ func (s *OpenSpan) Copy() (attributes, blocks []attribute.KeyValue, ok bool) {
 		a.int(spans.LiveHeartbeatKey, int64(every))
 	}
 	var said *Message
-	switch {
-	case s.turn != nil:
-		s.turn.liveState(&a)
-		said = s.turn.partial.message()
-	case s.tool != nil:
-		a.count(spans.ToolProgressCountKey, s.tool.progress)
+	replied := false
+	if t := h.scope.turn; t.node() == h {
+		t.liveState(&a)
+		said, replied = t.partial.message(), t.reply != nil
+	} else if t := h.scope.tool; t.node() == h {
+		a.count(spans.ToolProgressCountKey, t.progress)
 	}
-	growing := h.content.growing(s.turn != nil && s.turn.reply != nil)
-	early, name := h.early("")
+	growing := h.content.growing(replied)
 	h.mu.Unlock()
 
-	h.sendEarly(&early, name, Moment{Time: h.start()}) // on the clock of the run, which need not be that of this process
-	var bodies []string
+	h.sendEarly("", Moment{Time: h.start()}) // on the clock of the run, which need not be that of this process
+	now := content{lists: growing}
 	if said != nil {
-		list := contentList{List: spans.List{Name: spans.ListOutput}}
-		list.add(spans.Item{Block: spans.BlockOf(said.Raw).Short()})
-		growing, bodies = append(growing, list.pack()), append(bodies, string(said.Raw))
+		list := spans.List{Name: spans.ListOutput}
+		list.Add(spans.Item{Block: spans.BlockOf(said.Raw).Short()})
+		now.lists, now.bodies = append(growing, list), []string{string(said.Raw)}
 		a.yes(spans.PartialKey, true)
 	}
-	k := carrier{bodies: bodies, lists: growing}
-	return a.kv, k.attributes(), true
+	return a.kv, now.events(math.MaxInt)[0], true
 }
 
-// goesLive reports whether copies of the span are sent while it is open.
-func (h *handle) goesLive() bool { return h.sent && h.tracer.config.Live != nil }
-
-// opened shows the span to who sends copies, once all is known that it starts with. The span may be that of a turn or
-// tool.
-func (h *handle) opened(turn *Turn, tool *Tool) {
-	if h.goesLive() {
-		h.open = OpenSpan{h: h, turn: turn, tool: tool}
-		h.live = &h.open
-		h.changed(0)
-	}
-}
-
-// changed says that an open span changed.
+// changed says that a span is open, or that it changed.
 func (h *handle) changed(apart time.Duration) {
-	if h.live != nil {
-		h.tracer.config.Live.Changed(h.live, apart)
+	if h.live {
+		h.tracer.config.Live.Changed((*OpenSpan)(h), apart)
 	}
 }
 
-// early takes what may be sent before the span ends, for sendEarly, and names it. List names what belongs to the moment
-// at hand; without one only blocks are taken. Lists that still grow stay. The caller holds the lock.
-func (h *handle) early(list string) (now content, name string) {
-	if !h.goesLive() || !h.capturing() {
-		return content{}, ""
+// sendEarly sends what may be sent before the span ends, at once, on children of it. List names what belongs to the
+// moment at hand; without one only blocks are sent. Lists that still grow stay. The ids of the children follow from
+// what they are named for, so that the lists of a request never replace another list when the same input is sent
+// again. The caller holds no lock.
+func (h *handle) sendEarly(list string, at Moment) {
+	if !h.live || !h.capturing() {
+		return
 	}
+	h.mu.Lock()
 	c := &h.content
-	now.bodies, now.withheld = c.bodies, c.withheld
-	now.bytes = c.bytes - c.left
-	c.bodies, c.withheld, c.left = nil, nil, c.bytes
+	now := content{bodies: c.bodies, withheld: c.withheld}
+	if h.ended || now.empty() && list == "" {
+		h.mu.Unlock()
+		return
+	}
+	c.bodies, c.withheld = nil, nil
 	if list != "" {
 		now.lists = c.takeLists()
+	} else {
+		list = "blocks/" + strconv.Itoa(h.early)
+		h.early++
 	}
-	switch {
-	case now.empty() || list != "":
-		name = list
-	case h.live != nil:
-		name = "blocks/" + strconv.Itoa(h.live.blocks)
-		h.live.blocks++
-	}
-	return now, name
+	h.mu.Unlock()
+	h.carry(&now, "live/"+list+"/", at.now().Time)
 }
 
 // takeLists takes the lists that are final before their span ends.
-func (c *content) takeLists() (now []contentList) {
-	rest := c.lists[:0]
-	for _, l := range c.lists {
+func (c *content) takeLists() (now []spans.List) {
+	c.lists = slices.DeleteFunc(c.lists, func(l spans.List) bool {
 		switch l.Name {
 		case spans.ListRequest, spans.ListParams, spans.ListArgs, spans.ListMetadata, spans.ListRules, spans.ListOptions:
 			now = append(now, l)
-		default:
-			rest = append(rest, l)
+			return true
 		}
-	}
-	clear(c.lists[len(rest):])
-	c.lists = rest
+		return false
+	})
 	return now
-}
-
-// sendEarly sends what early took, at once, on children of the span. Their ids follow from what they are named for, so
-// that the lists of a request never replace another list when the same input is sent again. The caller holds no lock.
-func (h *handle) sendEarly(now *content, name string, at Moment) {
-	if now.empty() {
-		return
-	}
-	h.carry(now, "live/"+name+"/", at.now().Time)
 }
 
 // growing returns the lists that grow while the span is open, as they stand, and the output where that is whole: they
 // are no more than references.
-func (c *content) growing(replied bool) (lists []string) {
-	for i := range c.lists {
-		l := &c.lists[i]
-		if l.packed != "" || len(l.Items) > maxLiveItems || int64(len(l.Items)) != l.Count {
-			continue
-		}
-		if l.Name == spans.ListInput || l.Name == spans.ListOutside || l.Name == spans.ListOutput && replied {
-			lists = append(lists, l.Encode())
+func (c *content) growing(replied bool) (lists []spans.List) {
+	for _, l := range c.lists {
+		grows := l.Name == spans.ListInput || l.Name == spans.ListOutside || l.Name == spans.ListOutput && replied
+		if grows && len(l.Items) <= maxLiveItems && int64(len(l.Items)) == l.Count {
+			lists = append(lists, l)
 		}
 	}
 	return lists
@@ -181,7 +148,7 @@ func (t *Turn) AskUser() { t.waits(1) }
 func (t *Turn) UserAnswered() { t.waits(-1) }
 
 func (t *Turn) waits(n int) {
-	if t == nil || t.live == nil {
+	if t == nil || !t.live {
 		return
 	}
 	t.mu.Lock()
@@ -192,10 +159,7 @@ func (t *Turn) waits(n int) {
 
 // liveState adds what stands on the span only when the turn ends.
 func (t *Turn) liveState(a *attrs) {
-	if t.attempts > 1 {
-		a.int(spans.TurnAttemptsKey, t.attempts)
-	}
-	t.thrownAway(a)
+	t.tries(a)
 	if t.answered {
 		a.yes(spans.RepliedKey, true)
 	}
@@ -209,9 +173,6 @@ func (t *Turn) liveState(a *attrs) {
 
 // answer keeps the reply for live copies and for the end of the turn.
 func (t *Turn) answer(res TurnResult) {
-	if !t.recording && !t.measured {
-		return
-	}
 	res.Usage, res.Cost, res.Results = clone(res.Usage), clone(res.Cost), nil
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -227,7 +188,7 @@ func (t *Turn) answer(res TurnResult) {
 	t.partial = nil
 	res.Output = clone(res.Output)
 	res.Output.Raw = bytes.Clone(res.Output.Raw)
-	if t.live != nil {
+	if t.live {
 		t.content.setMessages(t.origin, spans.ListOutput, []Message{*res.Output})
 	}
 }
@@ -240,39 +201,10 @@ func clone[T any](p *T) *T {
 	return new(*p)
 }
 
-// completed sets what res omits from the reply that was reported before, except its content. The caller holds no lock.
-func (t *Turn) completed(res *TurnResult) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.reply == nil || t.ended {
-		return
-	}
-	r := t.reply
-	res.Model, res.Provider = cmp.Or(res.Model, r.Model), cmp.Or(res.Provider, r.Provider)
-	res.ResponseID, res.StopReason = cmp.Or(res.ResponseID, r.ResponseID), cmp.Or(res.StopReason, r.StopReason)
-	res.Usage = cmp.Or(res.Usage, r.Usage)
-	if res.Cost == nil {
-		res.Cost, res.Currency = r.Cost, r.Currency
-	}
-	res.ModelCall, res.FirstChunk = cmp.Or(res.ModelCall, r.ModelCall), cmp.Or(res.FirstChunk, r.FirstChunk)
-	if res.Output == nil {
-		res.Partial = r.Partial
-		if r.Failed && !res.Failed {
-			res.Failed, res.Cancelled, res.Error = true, r.Cancelled, r.Error
-		}
-	}
-}
-
 // unanswer takes back the reported reply. The caller holds the lock.
 func (t *Turn) unanswer() {
 	if t.reply != nil {
 		t.content.drop(spans.ListOutput, 0)
 		t.reply = nil
 	}
-}
-
-// output keeps the reply as the turn ends with it. The caller holds the lock.
-func (t *Turn) output(reply *Message) {
-	t.content.setMessages(t.origin, spans.ListOutput, []Message{*reply})
-	t.reply = nil
 }

@@ -77,7 +77,7 @@ func said(t *testing.T, s *writer.OpenSpan) (map[string]string, []string) {
 
 func TestCopiesOfOpenSpans(t *testing.T) {
 	live, rec, tracer := liveTracer(
-		func(c *writer.Config) { c.Capture = writer.CaptureContent },
+		func(c *writer.Config) { c.Capture = spans.CaptureContent },
 		func(c *writer.Config) { c.PartialEvery = 3 * time.Second },
 	)
 	ctx, run := tracer.StartRun(t.Context(), writer.RunInfo{SessionID: "s", Metadata: []byte(`{"a":1}`)})
@@ -150,7 +150,7 @@ func TestPartialOutputIsBounded(t *testing.T) {
 	for _, size := range []int{1, 7, 1000, writer.MaxPartialBytes + 3, 3*writer.MaxPartialBytes + 1} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			live, _, tracer := liveTracer(
-				func(c *writer.Config) { c.Capture = writer.CaptureContent },
+				func(c *writer.Config) { c.Capture = spans.CaptureContent },
 				func(c *writer.Config) { c.PartialEvery = time.Second },
 			)
 			ctx, run := tracer.StartRun(t.Context(), writer.RunInfo{SessionID: "s"})
@@ -181,7 +181,7 @@ func TestPartialOutputIsBounded(t *testing.T) {
 	}
 	t.Run("kinds that take turns", func(t *testing.T) {
 		live, _, tracer := liveTracer(
-			func(c *writer.Config) { c.Capture = writer.CaptureContent },
+			func(c *writer.Config) { c.Capture = spans.CaptureContent },
 			func(c *writer.Config) { c.PartialEvery = time.Second },
 		)
 		ctx, run := tracer.StartRun(t.Context(), writer.RunInfo{SessionID: "s"})
@@ -207,7 +207,7 @@ func TestPartialOutputIsBounded(t *testing.T) {
 // turns that break off.
 func TestPartialOutputIsRedacted(t *testing.T) {
 	live, rec, tracer := liveTracer(
-		func(c *writer.Config) { c.Capture = writer.CaptureContent },
+		func(c *writer.Config) { c.Capture = spans.CaptureContent },
 		func(c *writer.Config) { c.PartialEvery = time.Second },
 		func(c *writer.Config) { c.Redactor = redact.Defaults() },
 	)
@@ -248,9 +248,9 @@ func TestPartialOutputIsRedacted(t *testing.T) {
 // Partial output is content, and nothing without its option.
 func TestPartialOutputIsAskedFor(t *testing.T) {
 	for _, opts := range [][]func(*writer.Config){
-		{func(c *writer.Config) { c.Capture = writer.CaptureContent }},
+		{func(c *writer.Config) { c.Capture = spans.CaptureContent }},
 		{func(c *writer.Config) { c.PartialEvery = time.Second }},
-		{func(c *writer.Config) { c.PartialEvery, c.Capture = time.Second, writer.CaptureDigests }},
+		{func(c *writer.Config) { c.PartialEvery, c.Capture = time.Second, spans.CaptureDigests }},
 	} {
 		live, rec, tracer := liveTracer(opts...)
 		ctx, run := tracer.StartRun(t.Context(), writer.RunInfo{SessionID: "s"})

@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelagent/otelagent/spans"
 )
@@ -21,31 +20,13 @@ type tally struct {
 // maxAttemptNumber is the highest number of an attempt that is counted.
 const maxAttemptNumber = 1e6
 
-// lasted returns how long h lasted, in seconds; false where its start or end is not known, or the end is before the
-// start.
-func (h *handle) lasted(end Moment, known spans.Known) (seconds float64, ok bool) {
-	if known == spans.KnownClosed || h.vague || end.Source == spans.TimeSourceBound {
-		return 0, false
-	}
-	d := end.Time.Sub(h.since)
-	return d.Seconds(), d >= 0
-}
-
-// measureContent counts the content of a span that ended.
-func (h *handle) measureContent() {
-	c := &h.content
-	if !h.measured || c.bytes == 0 && c.known == 0 && c.kept == 0 {
+// sampleTime records how long h lasted, in seconds, where its start and end are known and in their order.
+func (h *handle) sampleTime(name string, end Moment) {
+	if h.closed.Load() || h.vague || end.Source == spans.TimeSourceBound {
 		return
 	}
-	m, ctx := h.tracer.metrics, trace.ContextWithSpan(context.Background(), h.span)
-	for _, n := range [...]struct {
-		name string
-		n    int64
-	}{{spans.MetricCaptureNew, int64(c.bytes)}, {spans.MetricCaptureKnown, c.known},
-		{spans.MetricCaptureWithheldBodies, c.kept}} {
-		if n.n > 0 {
-			m.sample(ctx, n.name, float64(n.n), nil)
-		}
+	if d := end.Time.Sub(h.since); d >= 0 {
+		h.sample(name, d.Seconds())
 	}
 }
 
@@ -76,77 +57,81 @@ func (h *handle) labelled(kv ...attribute.KeyValue) {
 }
 
 // sample records n under the labels of h and more.
-func (h *handle) sample(ctx context.Context, name string, n float64, more ...attribute.KeyValue) {
-	h.tracer.metrics.sample(ctx, name, n, h.labels, more...)
+func (h *handle) sample(name string, n float64, more ...attribute.KeyValue) {
+	h.tracer.metrics.sample(&h.scope, name, n, h.labels, more...)
+}
+
+// positive is sample of what is more than 0.
+func (h *handle) positive(name string, n float64, more ...attribute.KeyValue) {
+	if n > 0 {
+		h.sample(name, n, more...)
+	}
 }
 
 // measureEnd takes the samples of a run that ended. A vetoed run never began: only its turns are counted.
-func (r *Run) measureEnd(status spans.RunStatus, end Moment, known spans.Known) {
-	r.sample(&r.scope, spans.MetricRunActive, -1)
-	r.sample(&r.scope, spans.MetricRunTurns, float64(r.tally.turns.Load()))
+func (r *Run) measureEnd(status spans.RunStatus, end Moment) {
+	r.sample(spans.MetricRunActive, -1)
+	r.sample(spans.MetricRunTurns, float64(r.tally.turns.Load()))
 	if status == spans.RunStatusVetoed {
 		return
 	}
-	r.sample(&r.scope, spans.MetricAgentInferenceCalls, float64(r.tally.calls.Load()))
-	r.sample(&r.scope, spans.MetricAgentToolCalls, float64(r.tally.tools.Load()))
-	if s, ok := r.lasted(end, known); ok && !r.inferred {
-		r.sample(&r.scope, spans.MetricAgentDuration, s)
+	r.sample(spans.MetricAgentInferenceCalls, float64(r.calls.Load()))
+	r.sample(spans.MetricAgentToolCalls, float64(r.tally.tools.Load()))
+	if !r.inferred {
+		r.sampleTime(spans.MetricAgentDuration, end)
 	}
 }
 
-// tokenClasses are in the order of normalUsage.
-var tokenClasses = [5]spans.TokenClass{spans.TokenClassInput, spans.TokenClassOutput, spans.TokenClassReasoning,
-	spans.TokenClassCacheRead, spans.TokenClassCacheWrite}
-
-// usageMetrics are the counters of tokens, in the order of normalUsage.
-var usageMetrics = [5]string{spans.MetricInferenceUsageInput, spans.MetricInferenceUsageOutput,
-	spans.MetricInferenceUsageReasoning, spans.MetricInferenceUsageCacheRead, spans.MetricInferenceUsageCacheWrite}
+// usageMetrics are the classes of tokens and their counters, in the order of normalUsage.
+var usageMetrics = [5]struct {
+	class spans.TokenClass
+	name  string
+}{
+	{spans.TokenClassInput, spans.MetricInferenceUsageInput},
+	{spans.TokenClassOutput, spans.MetricInferenceUsageOutput},
+	{spans.TokenClassReasoning, spans.MetricInferenceUsageReasoning},
+	{spans.TokenClassCacheRead, spans.MetricInferenceUsageCacheRead},
+	{spans.TokenClassCacheWrite, spans.MetricInferenceUsageCacheWrite},
+}
 
 // measureEnd takes the samples of a turn that ended.
-func (t *Turn) measureEnd(res *TurnResult, failed bool, end Moment, known spans.Known) {
+func (t *Turn) measureEnd(res *TurnResult, failed bool, end Moment) {
 	t.labels = append(t.labels, spans.RequestModelKey.String(t.model),
 		spans.TokenModalityKeyKey.String(string(spans.TokenModalityUnknown)))
-	sample := func(name string, n float64, more ...attribute.KeyValue) { t.sample(&t.scope, name, n, more...) }
-	if s, ok := t.lasted(end, known); ok {
-		sample(spans.MetricTurnDuration, s)
-	}
-	if s := t.called.Seconds(); s > 0 {
-		sample(spans.MetricOperationDuration, s)
-		sample(spans.MetricInferenceDuration, s)
-	}
-	if s := res.FirstChunk.Seconds(); s > 0 {
-		sample(spans.MetricOperationFirstChunk, s)
-		sample(spans.MetricInferenceFirstChunk, s)
-	}
-	if n := t.attempts - 1; n > 0 && n < maxAttemptNumber {
-		sample(spans.MetricTurnRetries, float64(n))
+	t.sampleTime(spans.MetricTurnDuration, end)
+	t.positive(spans.MetricOperationDuration, t.called.Seconds())
+	t.positive(spans.MetricInferenceDuration, t.called.Seconds())
+	t.positive(spans.MetricOperationFirstChunk, res.FirstChunk.Seconds())
+	t.positive(spans.MetricInferenceFirstChunk, res.FirstChunk.Seconds())
+	if t.attempts <= maxAttemptNumber {
+		t.positive(spans.MetricTurnRetries, float64(t.attempts-1))
 	}
 	if res.Usage != nil {
 		u := normalised(res.Usage).counts
 		for i, n := range u {
-			if i < 2 || n > 0 { // as on the span: a count of 0 of the other classes is not there
-				sample(spans.MetricTurnTokens, float64(n), spans.TokenClassKeyKey.String(string(tokenClasses[i])))
+			if m := usageMetrics[i]; i < 2 || n > 0 { // as on the span: a count of 0 of the other classes is not there
+				t.sample(spans.MetricTurnTokens, float64(n), spans.TokenClassKeyKey.String(string(m.class)))
 			}
-			sample(usageMetrics[i], float64(n))
+			t.sample(usageMetrics[i].name, float64(n))
 		}
-		sample(spans.MetricTokenUsage, float64(u[0]), spans.TokenTypeKeyKey.String(string(spans.TokenTypeInput)))
-		sample(spans.MetricTokenUsage, float64(u[1]), spans.TokenTypeKeyKey.String(string(spans.TokenTypeOutput)))
-		sample(spans.MetricInferenceInput, float64(u[0]))
-		sample(spans.MetricInferenceOutput, float64(u[1]))
+		t.sample(spans.MetricTokenUsage, float64(u[0]), spans.TokenTypeKeyKey.String(string(spans.TokenTypeInput)))
+		t.sample(spans.MetricTokenUsage, float64(u[1]), spans.TokenTypeKeyKey.String(string(spans.TokenTypeOutput)))
+		t.sample(spans.MetricInferenceInput, float64(u[0]))
+		t.sample(spans.MetricInferenceOutput, float64(u[1]))
 	} else if failed {
-		sample(spans.MetricInferenceInput, 0)
-		sample(spans.MetricInferenceOutput, 0)
+		t.sample(spans.MetricInferenceInput, 0)
+		t.sample(spans.MetricInferenceOutput, 0)
 	}
 	if res.Cost != nil {
-		sample(spans.MetricTurnCost, *res.Cost, spans.TurnCostCurrencyKey.String(res.Currency))
+		t.sample(spans.MetricTurnCost, *res.Cost, spans.TurnCostCurrencyKey.String(res.Currency))
 	}
 }
 
 // measureEnd takes the samples of a tool call that ended. Only a call that ran has a duration.
-func (t *Tool) measureEnd(outcome spans.Outcome, end Moment, known spans.Known) {
-	t.sample(&t.scope, spans.MetricToolCalls, 1)
-	if s, ok := t.lasted(end, known); ok && outcome != spans.OutcomeDenied && outcome != spans.OutcomeSkipped {
-		t.sample(&t.scope, spans.MetricToolDuration, s)
+func (t *Tool) measureEnd(outcome spans.Outcome, end Moment) {
+	t.sample(spans.MetricToolCalls, 1)
+	if outcome != spans.OutcomeDenied && outcome != spans.OutcomeSkipped {
+		t.sampleTime(spans.MetricToolDuration, end)
 	}
 }
 
@@ -155,21 +140,11 @@ func (c *Compacting) measureEnd(res *CompactionResult) {
 	if res.Applied != nil && !*res.Applied {
 		return
 	}
-	c.sample(&c.scope, spans.MetricCompactions, 1)
+	c.sample(spans.MetricCompactions, 1)
 	if input := cmp.Or(res.InputTokens, c.inputTokens); input != nil {
-		c.sample(&c.scope, spans.MetricCompactionInput, float64(*input))
+		c.sample(spans.MetricCompactionInput, float64(*input))
 	}
 	if res.OutputTokens != nil {
-		c.sample(&c.scope, spans.MetricCompactionOutput, float64(*res.OutputTokens))
-	}
-}
-
-// measureDecision takes the samples of an evaluation.
-func (h *handle) measureDecision(ctx context.Context, e *PermissionEvaluation) {
-	decision := []attribute.KeyValue{spans.PermissionActionKey.String(string(e.Action)),
-		spans.PermissionSourceKeyKey.String(string(e.Source))}
-	h.sample(ctx, spans.MetricPermissionEvaluations, 1, decision...)
-	if e.Wait > 0 {
-		h.sample(ctx, spans.MetricPermissionWaiting, e.Wait.Seconds(), decision...)
+		c.sample(spans.MetricCompactionOutput, float64(*res.OutputTokens))
 	}
 }

@@ -13,7 +13,7 @@ import (
 type memoryKey struct {
 	run   string
 	start int64
-	level Capture
+	level spans.Capture
 }
 
 // memory is what was sent of one session or run, so that it is not sent again.
@@ -25,14 +25,15 @@ type memory struct {
 	entries int64
 
 	// mu is held while a redactor works, which may be slow. sessions.mu is held for moments only.
-	mu    sync.Mutex
-	grown int64 // entries since it was opened
-	sent  map[spans.BlockID]struct{}
+	mu   sync.Mutex
+	sent map[spans.BlockID]struct{}
 
-	request requests
+	histories []*history              // of requests, to see which messages are new; the one used last first
+	runs      map[runAddress]struct{} // that had requests; only with derived ids
+	credit    int64                   // bytes that complete lists may take
 
-	scratch []byte // for templates
-	extents []extent
+	scratch []byte   // for templates
+	extents []extent // for layouts
 	pieces  []piece
 }
 
@@ -46,7 +47,8 @@ func (s *sessions) open(o *origin) *memory {
 	session := s.use(o.session)
 	m := session.memories[key]
 	if m == nil {
-		if m = (&memory{of: s}); session.memories == nil {
+		m = &memory{of: s, sent: make(map[spans.BlockID]struct{}), runs: make(map[runAddress]struct{})}
+		if session.memories == nil {
 			session.memories = make(map[memoryKey]*memory)
 		}
 		session.memories[key] = m
@@ -68,8 +70,10 @@ func (m *memory) close() {
 	if cap(m.extents) > maxScratch/8 {
 		m.extents = nil
 	}
-	n := m.grown
-	m.grown = 0
+	n := int64(len(m.sent) + len(m.runs))
+	for _, h := range m.histories {
+		n += h.entries
+	}
 	m.mu.Unlock()
 	s := m.of
 	s.mu.Lock()
@@ -77,8 +81,8 @@ func (m *memory) close() {
 	if m.gone {
 		return
 	}
-	m.entries += n
-	s.entries += n
+	s.entries += n - m.entries
+	m.entries = n
 	for e := s.order.Back(); s.entries > s.maxEntries && e != nil; e = e.Prev() {
 		s.forget(e.Value.(*session))
 	}
@@ -102,56 +106,39 @@ func (s *sessions) lost(id string) {
 	}
 }
 
-// count adds n entries.
-func (m *memory) count(n int64) { m.grown += n }
-
 // claim reports whether the block has yet to be sent, and marks it as sent.
 func (m *memory) claim(id spans.BlockID) bool {
 	if _, sent := m.sent[id]; sent {
 		return false
 	}
-	if m.sent == nil {
-		m.sent = make(map[spans.BlockID]struct{})
-	}
 	m.sent[id] = struct{}{}
-	m.count(1)
 	return true
 }
 
-// whole adds up what blocks are put together to. The zero value is that of nothing.
+// whole adds up what blocks are put together to.
 type whole struct {
 	size int64
 	sum  hash.Hash
 }
 
+func newWhole() whole { return whole{sum: sha256.New()} }
+
 func (w *whole) write(text []byte) {
-	if w.sum == nil {
-		w.sum = sha256.New()
-	}
 	w.size += int64(len(text))
 	_, _ = w.sum.Write(text) // it never fails
 }
 
 // clone returns a copy that goes on by itself.
 func (w *whole) clone() whole {
-	if w.sum == nil {
-		return whole{}
-	}
 	sum, err := w.sum.(hash.Cloner).Clone()
 	if err != nil { // that of the standard library can be cloned
-		return whole{}
+		return newWhole()
 	}
 	return whole{w.size, sum}
 }
 
 // id returns the SHA-256.
 func (w *whole) id() (id spans.BlockID) {
-	if w.sum == nil {
-		return spans.BlockOf(nil)
-	}
 	w.sum.Sum(id[:0])
 	return id
 }
-
-// String returns the wire form.
-func (w *whole) String() string { return spans.WholeOf(w.size, w.id()) }

@@ -8,12 +8,15 @@ import (
 	"testing"
 
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/otelagent/otelagent/spans"
 )
 
 // What is remembered is bounded, whatever the length of a session and however many there are.
 func TestMemoryIsBounded(t *testing.T) {
 	const limit = 1000
-	tracer := NewTracer(Config{Capture: CaptureContent, MaxBlockIDs: limit, TracerProvider: sdktrace.NewTracerProvider()})
+	tracer := NewTracer(Config{Capture: spans.CaptureContent, MaxBlockIDs: limit,
+		TracerProvider: sdktrace.NewTracerProvider()})
 	all := func() (list []*memory) {
 		for e := tracer.sessions.order.Front(); e != nil; e = e.Next() {
 			list = slices.AppendSeq(list, maps.Values(e.Value.(*session).memories))
@@ -32,8 +35,8 @@ func TestMemoryIsBounded(t *testing.T) {
 		run.End(RunResult{})
 		most = max(most, tracer.sessions.entries)
 		for _, m := range all() {
-			if len(m.request.histories) > maxHistories {
-				t.Fatalf("turn %d: %d histories", i, len(m.request.histories))
+			if len(m.histories) > maxHistories {
+				t.Fatalf("turn %d: %d histories", i, len(m.histories))
 			}
 		}
 	}
@@ -44,7 +47,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	var total int64
 	for _, m := range all() {
 		n := int64(len(m.sent))
-		for _, h := range m.request.histories {
+		for _, h := range m.histories {
 			for _, it := range h.items {
 				n += int64(len(it.raw)+itemEntry)/entryBytes + 1
 			}

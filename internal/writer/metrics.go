@@ -18,12 +18,10 @@ type metrics struct {
 	keys        map[attribute.Key]bool // of all their labels
 }
 
-// instrument takes the samples of one metric. The zero instrument, that of a metric which the profile does not have,
-// drops them.
+// instrument is that of the API with which the samples of one metric are taken, and the keys of its labels.
 type instrument struct {
-	keys   []attribute.Key // of its labels
-	sample func(context.Context, float64, metric.MeasurementOption)
-	made   any // the instrument of the API
+	made any
+	keys []attribute.Key
 }
 
 // newMetrics makes the instruments of a profile, as the registry describes them. An SDK that objects to one reports
@@ -35,13 +33,12 @@ func newMetrics(c *Config) *metrics {
 		if !d.In(c.Profile) {
 			continue
 		}
-		i, err := newInstrument(meter, d)
+		made, err := newInstrument(meter, d)
 		if err != nil {
 			otel.Handle(err)
 		}
-		if i.made != nil {
-			i.keys = d.Attributes
-			m.instruments[d.Name] = i
+		if made != nil {
+			m.instruments[d.Name] = instrument{made, d.Attributes}
 			for _, key := range d.Attributes {
 				m.keys[key] = true
 			}
@@ -50,35 +47,20 @@ func newMetrics(c *Config) *metrics {
 	return m
 }
 
-func newInstrument(meter metric.Meter, d spans.Metric) (instrument, error) {
+func newInstrument(meter metric.Meter, d spans.Metric) (any, error) {
 	unit, brief := metric.WithUnit(d.Unit), metric.WithDescription(d.Brief)
+	bounds := metric.WithExplicitBucketBoundaries(d.Boundaries...)
 	switch {
 	case d.Instrument == spans.InstrumentHistogram && d.Integer:
-		h, err := meter.Int64Histogram(d.Name, unit, brief, metric.WithExplicitBucketBoundaries(d.Boundaries...))
-		return instrument{made: h, sample: func(ctx context.Context, n float64, l metric.MeasurementOption) {
-			h.Record(ctx, int64(n), l)
-		}}, err
+		return meter.Int64Histogram(d.Name, unit, brief, bounds)
 	case d.Instrument == spans.InstrumentHistogram:
-		h, err := meter.Float64Histogram(d.Name, unit, brief, metric.WithExplicitBucketBoundaries(d.Boundaries...))
-		return instrument{made: h, sample: func(ctx context.Context, n float64, l metric.MeasurementOption) {
-			h.Record(ctx, n, l)
-		}}, err
+		return meter.Float64Histogram(d.Name, unit, brief, bounds)
 	case d.Instrument == spans.InstrumentUpdowncounter:
-		c, err := meter.Int64UpDownCounter(d.Name, unit, brief)
-		return instrument{made: c, sample: func(ctx context.Context, n float64, l metric.MeasurementOption) {
-			c.Add(ctx, int64(n), l)
-		}}, err
+		return meter.Int64UpDownCounter(d.Name, unit, brief)
 	case d.Integer:
-		c, err := meter.Int64Counter(d.Name, unit, brief)
-		return instrument{made: c, sample: func(ctx context.Context, n float64, l metric.MeasurementOption) {
-			c.Add(ctx, int64(n), l)
-		}}, err
-	default:
-		c, err := meter.Float64Counter(d.Name, unit, brief)
-		return instrument{made: c, sample: func(ctx context.Context, n float64, l metric.MeasurementOption) {
-			c.Add(ctx, n, l)
-		}}, err
+		return meter.Int64Counter(d.Name, unit, brief)
 	}
+	return meter.Float64Counter(d.Name, unit, brief)
 }
 
 // enabled reports whether any instrument is enabled and a run is measured: a recorded or replayed one is not, unless
@@ -132,5 +114,17 @@ func (m *metrics) sample(ctx context.Context, name string, n float64, given []at
 			}
 		}
 	}
-	i.sample(ctx, n, metric.WithAttributeSet(attribute.NewSet(kv...)))
+	labels := metric.WithAttributeSet(attribute.NewSet(kv...))
+	switch made := i.made.(type) { // one that is of two kinds, as those of the SDK, does the same in both
+	case metric.Int64Histogram:
+		made.Record(ctx, int64(n), labels)
+	case metric.Float64Histogram:
+		made.Record(ctx, n, labels)
+	case metric.Int64UpDownCounter:
+		made.Add(ctx, int64(n), labels)
+	case metric.Int64Counter:
+		made.Add(ctx, int64(n), labels)
+	case metric.Float64Counter:
+		made.Add(ctx, n, labels)
+	}
 }

@@ -15,10 +15,3 @@ func (t *Tracer) spanName(kind *spanKind, detail [2]string) string {
 	}
 	return name
 }
-
-// rename names an open span by what is known at its end.
-func (h *handle) rename(kind *spanKind, detail [2]string) {
-	if h.tracer.config.Detailed {
-		h.span.SetName(h.tracer.spanName(kind, detail))
-	}
-}

@@ -40,16 +40,22 @@ func (t *Turn) record(n int, req *Request, a *attrs) {
 	m := o.tracer.sessions.open(o)
 	defer m.close()
 	if again { // what was dropped is not there to be referred to
-		m.request.complete()
+		for _, h := range m.histories {
+			h.complete()
+		}
 	}
-	m.begin(t.run)
+	m.begin(t.scope.run)
 
 	rest, payload := spans.ProvenanceRest, req.Payload
 	if payload == nil {
 		rest, payload = spans.ProvenanceComposed, req.compose()
 	}
 	q := outgoing{content: c, origin: o, m: m, pieces: m.pieces[:0]}
-	q.layout = readLayout(validBytes(payload), m.extents, m.request.lastItems())
+	var before []sentItem // the messages of the request before
+	if len(m.histories) > 0 {
+		before = m.histories[0].items
+	}
+	q.layout = readLayout(validBytes(payload), m.extents, before)
 	m.extents = q.layout.texts
 	_ = q.fill(req) // what cannot be read is kept as it is spelled
 	q.stated, q.count = req.Messages, len(req.Messages)
@@ -61,27 +67,25 @@ func (t *Turn) record(n int, req *Request, a *attrs) {
 	h, same := q.items()
 	list := m.requestList(h, same)
 	list.Name, list.Attempt = spans.ListRequest, int64(n)
-	list.pack()
-	t.run.history.Store(h)
+	t.scope.run.history.Store(h)
 
 	q.split(req, h)
-	params := contentList{List: spans.List{Name: spans.ListParams, Attempt: int64(n)}}
+	params := spans.List{Name: spans.ListParams, Attempt: int64(n)}
 	add := func(kind spans.ProvenanceKind, id spans.ShortID) {
-		params.add(spans.Item{Block: id, Provenance: string(kind)})
+		params.Add(spans.Item{Block: id, Provenance: string(kind)})
 	}
 	if q.system != nil {
 		add(spans.ProvenanceSystem, q.block(m, o, string(q.system)))
-		a.digest(spans.PromptDigestKey, spans.BlockOf(q.system).String())
+		a.kv = append(a.kv, spans.PromptDigestKey.String(spans.BlockOf(q.system).String())) // content is captured
 	}
 	if q.tools != nil {
 		add(spans.ProvenanceTools, q.block(m, o, string(q.tools)))
 	}
 	add(rest, q.rest())
 	w := q.whole(h, same)
-	params.Whole = w.String()
+	params.Whole = spans.WholeOf(w.size, w.id())
 	m.pieces = q.pieces
 	h.sameParams(&params)
-	params.pack()
 	c.lists = append(c.lists, list, params)
 	t.inputViews(&q, h, a)
 }
@@ -115,7 +119,7 @@ func (q *outgoing) from(i int) (p spans.Provenance) {
 // items takes the messages into the history that the request goes on with, and returns how many of them that had
 // before.
 func (q *outgoing) items() (h *history, same int) {
-	h, q.begun = q.m.request.longest(q)
+	h, q.begun = q.m.longest(q)
 	for same < q.begun && q.from(same) == h.items[same].from {
 		q.known += int64(len(q.raw(same)))
 		same++
@@ -131,7 +135,7 @@ func (q *outgoing) items() (h *history, same int) {
 			text = string(q.texts[i])
 		}
 		it := spans.Item{Block: q.block(q.m, q.origin, text), Provenance: q.provenance(q.origin, &msg.Provenance)}
-		h.add(q.m, raw, msg.Provenance, it)
+		h.add(raw, msg.Provenance, it)
 	}
 	return h, same
 }
@@ -149,24 +153,25 @@ func (q *outgoing) split(req *Request, h *history) {
 		return
 	}
 	at := 0
+	put := func(m *member, part spans.PartKind, text []byte) { // between the text before and that after the value
+		q.text(q.payload[at:m.from])
+		q.pieces = append(q.pieces, piece{text: text, part: part})
+		at = m.to
+	}
 	for i := range q.members {
 		m := &q.members[i]
-		if m.part == spans.PartProvenance && !q.aligned(h, m.of(q.payload)) ||
-			m.part == spans.PartMessages && len(q.layout.texts) == 0 {
-			m.part = 0
-		}
-		switch m.part {
-		case spans.PartMessages:
-			at = q.messages(at)
-		case spans.PartProvenance:
-			q.text(q.payload[at : m.from+1])
-			q.pieces = append(q.pieces, piece{part: m.part})
-			at = m.to - 1
-		case spans.PartSystem, spans.PartTools:
-			q.text(q.payload[at:m.from])
-			q.pieces = append(q.pieces, piece{part: m.part})
-			at = m.to
+		switch {
+		case m.part == spans.PartMessages && q.messages(at):
+			at = q.layout.texts[len(q.layout.texts)-1].to
+		case m.part == spans.PartProvenance && q.aligned(h, m.of(q.payload)):
+			inside := member{extent: extent{m.from + 1, m.to - 1}}
+			put(&inside, m.part, inside.of(q.payload))
+		case m.part == spans.PartSystem:
+			put(m, m.part, q.system)
+		case m.part == spans.PartTools:
+			put(m, m.part, q.tools)
 		default:
+			m.part = 0
 			if spelled, text := q.other(m); !bytes.Equal(text, spelled) {
 				q.text(q.payload[at:m.start])
 				q.text(inObject(text))
@@ -208,12 +213,13 @@ func (q *outgoing) text(text []byte) {
 }
 
 // messages adds what stands between at and the messages, and these: as one piece where the same text separates all of
-// them. It returns the end of what it added.
-func (q *outgoing) messages(at int) int {
+// them. It reports whether there are any.
+func (q *outgoing) messages(at int) bool {
 	texts := q.layout.texts
 	if len(texts) == 0 {
-		return at
+		return false
 	}
+	q.text(q.payload[at:texts[0].from])
 	gap := func(i int) []byte { return q.payload[texts[i-1].to:texts[i].from] }
 	sep, uniform := []byte{','}, true
 	for i := 1; i < len(texts) && uniform; i++ {
@@ -222,17 +228,17 @@ func (q *outgoing) messages(at int) int {
 		}
 		uniform = bytes.Equal(gap(i), sep)
 	}
-	q.text(q.payload[at:texts[0].from])
 	if uniform {
 		q.pieces = append(q.pieces, piece{part: spans.PartMessages, sep: string(sep)})
+		return true
 	}
-	for i := 0; i < len(texts) && !uniform; i++ {
+	for i := range texts {
 		if i > 0 {
 			q.text(gap(i))
 		}
 		q.pieces = append(q.pieces, piece{part: spans.PartMessage})
 	}
-	return texts[len(texts)-1].to
+	return true
 }
 
 // aligned reports whether origins are the provenances of the messages, and all of them may be sent.
@@ -258,9 +264,11 @@ func (q *outgoing) aligned(h *history, origins []byte) bool {
 func (q *outgoing) rest() spans.ShortID {
 	plain := make([]byte, 0, 256)
 	for _, p := range q.pieces {
-		plain = append(plain, p.text...)
+		if p.part == 0 {
+			plain = append(plain, p.text...)
+		}
 	}
-	if q.capture == CaptureDigests && q.object { // readers compare this with the parameters of other requests
+	if q.capture == spans.CaptureDigests && q.object { // readers compare this with the parameters of other requests
 		plain = []byte{'{'}
 		for i := range q.members {
 			if m := &q.members[i]; m.part == 0 {
@@ -284,8 +292,8 @@ func (q *outgoing) rest() spans.ShortID {
 }
 
 // whole adds up the request, from where that of the history ended if the request goes on with that.
-func (q *outgoing) whole(h *history, same int) (w whole) {
-	next := 0
+func (q *outgoing) whole(h *history, same int) whole {
+	w, next := newWhole(), 0
 	message := func() {
 		if next >= same {
 			w.write(q.texts[next-same])
@@ -298,15 +306,8 @@ func (q *outgoing) whole(h *history, same int) (w whole) {
 	}
 	for _, p := range q.pieces {
 		switch p.part {
-		case 0:
+		default:
 			w.write(p.text)
-		case spans.PartSystem:
-			w.write(q.system)
-		case spans.PartTools:
-			w.write(q.tools)
-		case spans.PartProvenance:
-			at := q.find(p.part)
-			w.write(q.payload[at.from+1 : at.to-1])
 		case spans.PartMessage:
 			message()
 		case spans.PartMessages:

@@ -2,9 +2,10 @@ package writer
 
 import (
 	"bytes"
-	"encoding/json"
+	"fmt"
 	"unicode/utf8"
 
+	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -29,7 +30,7 @@ const maxPartialParts = 256
 // Config.PartialEvery. Of a reply of more than 64 KiB the end is kept. With a redactor only the number of bytes is
 // kept, since no rule finds half of a secret. A later attempt begins anew. text is copied.
 func (t *Turn) Partial(kind PartialKind, text []byte) {
-	if t == nil || t.tracer.config.PartialEvery <= 0 || !t.sent || t.capture != CaptureContent || len(text) == 0 {
+	if t == nil || t.tracer.config.PartialEvery <= 0 || !t.sent || t.capture != spans.CaptureContent || len(text) == 0 {
 		return
 	}
 	t.mu.Lock()
@@ -50,7 +51,7 @@ func (t *Turn) Partial(kind PartialKind, text []byte) {
 }
 
 // ShowsPartial reports whether copies of the open turn show pieces of its reply.
-func (t *Turn) ShowsPartial() bool { return t != nil && t.live != nil && t.capture == CaptureContent }
+func (t *Turn) ShowsPartial() bool { return t != nil && t.live && t.capture == spans.CaptureContent }
 
 // partial is a reply as far as it came in. Guarded by handle.mu.
 type partial struct {
@@ -99,34 +100,21 @@ func (p *partial) message() *Message {
 		return nil
 	}
 	p.cut()
-	type content struct {
-		Text     string `json:"text,omitempty"`
-		Thinking string `json:"thinking,omitempty"`
-		Type     string `json:"type"`
-	}
-	m := struct {
-		Content []content `json:"content"`
-		Omitted int       `json:"omitted_bytes,omitempty"`
-		Role    string    `json:"role"`
-	}{Content: []content{}, Omitted: p.omitted, Role: "assistant"}
-	for _, part := range p.parts {
-		c := content{Text: string(part.text), Type: string(part.kind)}
-		if part.kind == PartialReasoning {
-			c = content{Thinking: string(part.text), Type: "thinking"}
+	b := []byte(`{"content":[`)
+	for i, part := range p.parts {
+		if i > 0 {
+			b = append(b, ',')
 		}
-		m.Content = append(m.Content, c)
+		key, typ := "text", string(part.kind)
+		if part.kind == PartialReasoning {
+			key, typ = "thinking", "thinking"
+		}
+		b = rawjson.Quote(fmt.Appendf(b, `{"%s":`, key), cleanText(string(part.text)))
+		b = append(rawjson.Quote(append(b, `,"type":`...), typ), '}')
 	}
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	_ = e.Encode(m) // it never fails for strings
-	return &Message{Role: m.Role, Raw: bytes.TrimSpace(b.Bytes())}
-}
-
-// keepPartial makes what came in the output of a turn that has none. The caller holds the lock.
-func (t *Turn) keepPartial(a *attrs) {
-	if said := t.partial.message(); said != nil && !t.ended && t.capturing() {
-		t.content.setMessages(t.origin, spans.ListOutput, []Message{*said})
-		a.yes(spans.PartialKey, true)
+	b = append(b, ']')
+	if p.omitted > 0 {
+		b = fmt.Appendf(b, `,"omitted_bytes":%d`, p.omitted)
 	}
+	return &Message{Role: "assistant", Raw: append(b, `,"role":"assistant"}`...)}
 }

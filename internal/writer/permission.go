@@ -4,26 +4,10 @@ import (
 	"cmp"
 	"context"
 
+	"go.opentelemetry.io/otel/attribute"
+
 	"github.com/otelagent/otelagent/spans"
 )
-
-// startPermission starts the span of an evaluation.
-func (p *place) startPermission(ctx context.Context, parent, h *handle, e *PermissionEvaluation) context.Context {
-	a := startAttrs(p.origin)
-	a.detail = e.detail()
-	p.under(h, a)
-	a.name(spans.ToolNameKey, e.Tool)
-	a.id(spans.ToolCallIDKey, e.CallID)
-	a.permission(e)
-	call := cleanID(e.CallID)
-	n := p.ordinal(p.permissions, call, a)
-	ctx = h.begin(ctx, parent, &kindPermission, e.Start, a, seed{turn: p.turn, call: call, ordinal: n, at: p.at})
-	parent.started(h, &parent.counts.permissions)
-	if e.Options != nil && h.capturing() {
-		h.content.addBody(h.origin, spans.ListOptions, e.Options)
-	}
-	return ctx
-}
 
 // detail is what distinguishes evaluations.
 func (e *PermissionEvaluation) detail() [2]string { return [2]string{string(e.Action), e.Tool} }
@@ -52,7 +36,6 @@ func (a *attrs) permission(e *PermissionEvaluation) {
 // until the answer and shows with WithLive while it is open. The nil Asking does nothing. Safe for concurrent use.
 type Asking struct {
 	handle
-	ctx   context.Context
 	asked PermissionEvaluation // Options are not kept
 	// offered says that the question reported its options.
 	offered bool
@@ -60,30 +43,17 @@ type Asking struct {
 
 // Ask records an evaluation of the turn. It may name a tool call that never started because of it. With the action ask,
 // somebody was asked; the span has what p has by then. With another action p is the decision. The caller ends it.
-func (t *Turn) Ask(ctx context.Context, p PermissionEvaluation) *Asking {
-	if t == nil {
-		return nil
-	}
-	place := t.place()
-	return place.ask(ctx, &t.handle, p)
-}
+func (t *Turn) Ask(ctx context.Context, p PermissionEvaluation) *Asking { return t.node().ask(ctx, &p) }
 
 // Ask records an evaluation of what belongs to no turn, such as the run's input; see [Turn.Ask].
-func (r *Run) Ask(ctx context.Context, p PermissionEvaluation) *Asking {
-	if r == nil || r.off {
-		return nil
-	}
-	place := r.place()
-	return place.ask(ctx, &r.handle, p)
-}
+func (r *Run) Ask(ctx context.Context, p PermissionEvaluation) *Asking { return r.node().ask(ctx, &p) }
 
 // Ask records an evaluation of the call. Empty Tool and CallID are those of the call.
 func (t *Tool) Ask(ctx context.Context, p PermissionEvaluation) *Asking {
-	if t == nil {
-		return nil
+	if t != nil {
+		p.CallID, p.Tool = cmp.Or(p.CallID, t.callID), cmp.Or(p.Tool, t.name)
 	}
-	p.CallID, p.Tool = cmp.Or(p.CallID, t.callID), cmp.Or(p.Tool, t.name)
-	return t.place.ask(ctx, &t.handle, p)
+	return t.node().ask(ctx, &p)
 }
 
 // Decide records a decision about a run, a turn or a tool call that is made already. Without a time it lasts from now
@@ -94,41 +64,56 @@ func Decide(ctx context.Context, about interface {
 	about.Ask(ctx, p).End(p)
 }
 
-func (p *place) ask(ctx context.Context, parent *handle, e PermissionEvaluation) *Asking {
-	q := &Asking{asked: e, offered: e.Options != nil}
+func (h *handle) ask(ctx context.Context, e *PermissionEvaluation) *Asking {
+	if h == nil {
+		return nil
+	}
+	q := &Asking{asked: *e, offered: e.Options != nil}
 	q.asked.Options = nil
-	q.ctx = p.startPermission(ctx, parent, &q.handle, &e)
+	a := h.attrs()
+	a.detail = e.detail()
+	a.name(spans.ToolNameKey, e.Tool)
+	a.id(spans.ToolCallIDKey, e.CallID)
+	a.permission(e)
+	call := cleanID(e.CallID)
+	n := h.ordinal(&h.place.permissions, call, a)
+	h.child(ctx, &q.handle, &kindPermission, e.Start, a, seed{call: call, ordinal: n, at: h.place.id.at})
+	if q.capturing() {
+		q.content.addBody(q.origin, spans.ListOptions, e.Options)
+	}
 	if e.Action == spans.ActionAsk {
-		q.mu.Lock()
-		early, name := q.early(spans.ListOptions)
-		q.mu.Unlock()
-		q.sendEarly(&early, name, e.Start)
-		q.opened(nil, nil)
+		q.sendEarly(spans.ListOptions, e.Start)
+		q.changed(0)
+	} else {
+		q.live = false // it is decided
 	}
 	return q
 }
 
-// End ends the evaluation; later calls do nothing. Of a question it records the decision: Tool, CallID and Start are
-// those of the question. So are Options, unless the question had none. A Wait that is not set is the time since then,
-// where both times are known.
+// End ends the evaluation; later calls do nothing. Of a question it records the decision: Tool,
+// CallID and Start are those of the question. So are Options, unless the question had none. A Wait that is not set is
+// the time since then, where both times are known.
 func (q *Asking) End(p PermissionEvaluation) {
 	if q == nil {
 		return
 	}
 	a := endAttrs(q.origin, 14)
 	p.Tool, p.CallID, p.Start = q.asked.Tool, q.asked.CallID, q.asked.Start
-	if q.asked.Action == spans.ActionAsk {
+	if q.asked.Action == spans.ActionAsk && !q.closed.Load() {
 		if p.Wait == 0 && measured(p.Start) && measured(p.End) {
 			p.Wait = max(p.End.Time.Sub(p.Start.Time), 0)
 		}
 		if q.recording {
 			a.permission(&p)
-			q.rename(&kindPermission, p.detail())
+			q.span.SetName(q.tracer.spanName(&kindPermission, p.detail()))
 			q.offer(p.Options)
 		}
 	}
-	if _, measure := q.finish(p.End, spans.KnownObserved, &a, ""); measure {
-		q.measureDecision(q.ctx, &p)
+	if _, measure := q.finish(p.End, &a, ""); measure && !q.closed.Load() {
+		decision := []attribute.KeyValue{spans.PermissionActionKey.String(string(p.Action)),
+			spans.PermissionSourceKeyKey.String(string(p.Source))}
+		q.sample(spans.MetricPermissionEvaluations, 1, decision...)
+		q.positive(spans.MetricPermissionWaiting, p.Wait.Seconds(), decision...)
 	}
 }
 
@@ -146,9 +131,7 @@ func (q *Asking) offer(options []byte) {
 
 // Close ends the question at the last time seen, because no answer was reported. Later calls do nothing.
 func (q *Asking) Close(at Moment) {
-	if q == nil {
-		return
+	if q != nil && q.closing() {
+		q.End(PermissionEvaluation{End: at})
 	}
-	a := endAttrs(q.origin, 4)
-	q.finish(at, spans.KnownClosed, &a, "")
 }

@@ -1,8 +1,6 @@
 package writer
 
 import (
-	"go.opentelemetry.io/otel/attribute"
-
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -81,14 +79,12 @@ func finishReason(res *TurnResult) string {
 	return cleanName(res.StopReason)
 }
 
-// cacheWriteKeys are the names of tokens written to cache.
-var cacheWriteKeys = map[spans.Profile]attribute.Key{
-	spans.Profile202608: spans.GenAIUsageCacheCreationKey,
-	spans.Profile202610: spans.GenAIUsageCacheWriteKey,
-}
-
 // profileUsageKeys returns the standard keys of the normalised counts.
 func profileUsageKeys(p spans.Profile) usageKeys {
+	written := spans.GenAIUsageCacheCreationKey
+	if p == spans.Profile202610 {
+		written = spans.GenAIUsageCacheWriteKey
+	}
 	return usageKeys{spans.GenAIUsageInputKey, spans.GenAIUsageOutputKey, spans.GenAIUsageReasoningKey,
-		spans.GenAIUsageCacheReadKey, cacheWriteKeys[p], spans.UsageLowerBoundKey}
+		spans.GenAIUsageCacheReadKey, written, spans.UsageLowerBoundKey}
 }

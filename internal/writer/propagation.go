@@ -29,24 +29,19 @@ func ContextWithBaggage(ctx context.Context) context.Context {
 	for _, key := range baggageKeys { // those of a run further up
 		theirs = theirs.DeleteMember(key)
 	}
-	return baggage.ContextWithBaggage(ctx, in.addTo(theirs))
-}
-
-// addTo returns bag with the members that name the scope, or without any of them where they do not fit: calls must not
-// fail for them, and a part of them would name another place.
-func (s *scope) addTo(bag baggage.Baggage) baggage.Baggage {
 	var generated, run, call string
-	if s.span.generated {
+	if in.span.generated {
 		generated = "true"
 	}
-	if s.run != nil {
-		run = s.run.run
+	if in.run != nil {
+		run = in.run.run
 	}
-	if s.tool != nil {
-		call = s.tool.callID
+	if in.tool != nil {
+		call = in.tool.callID
 	}
-	full := bag
-	for i, value := range [...]string{s.span.session, generated, run, call} { // as baggageKeys has them
+	// Calls must not fail for members that do not fit, and a part of them would name another place.
+	full, fits := theirs, true
+	for i, value := range [...]string{in.span.session, generated, run, call} { // as baggageKeys has them
 		if value == "" {
 			continue
 		}
@@ -54,21 +49,20 @@ func (s *scope) addTo(bag baggage.Baggage) baggage.Baggage {
 		if err == nil {
 			full, err = full.SetMember(m)
 		}
-		if err != nil {
-			return bag
-		}
+		fits = fits && err == nil
 	}
-	if full.Len() > maxBaggageMembers || len(full.String()) > maxBaggageBytes {
-		return bag
+	if !fits || full.Len() > maxBaggageMembers || len(full.String()) > maxBaggageBytes {
+		full = theirs
 	}
-	return full
+	return baggage.ContextWithBaggage(ctx, full)
 }
 
 // readsBaggage reports whether a new span reads baggage. A span from a recording does not: the sender of a recording is
 // not the caller of its run.
 func (t *Tracer) readsBaggage(ctx context.Context, in *scope, info *RunInfo) bool {
 	inRun := in != nil && in.run != nil // a group alone is no run
-	return !inRun && !t.config.NoBaggage && !sourceOf(ctx).Replayed && recordingName(info.Recording) == ""
+	live := info.Recording == "" || info.Recording == spans.RecordingEvents
+	return live && !inRun && !t.config.NoBaggage && !sourceOf(ctx).Replayed
 }
 
 // withoutCaller returns ctx without the run and tool call that baggage names: they are the parents of the run that

@@ -22,14 +22,6 @@ const (
 	itemEntry  = 160 // of an item in a history in addition to its text
 )
 
-// requests is what is remembered of the requests of a session: the last histories, to see which messages are new, and
-// what complete lists may cost.
-type requests struct {
-	histories []*history              // the one used last first
-	runs      map[runAddress]struct{} // that had requests; only with derived ids
-	credit    int64                   // bytes that complete lists may take
-}
-
 // runAddress is a run by its address within the session.
 type runAddress struct {
 	id        string
@@ -44,19 +36,11 @@ func (m *memory) begin(r *Run) {
 	if !r.tracer.config.DerivedIDs || r.asked.Swap(m) == m {
 		return
 	}
-	q, run := &m.request, runAddress{r.run, r.startNS, r.origin.recording}
-	if _, again := q.runs[run]; again {
-		for _, h := range q.histories {
-			m.count(-h.entries)
-		}
-		q.histories = nil
-		return
+	run := runAddress{r.run, r.startNS, r.origin.recording}
+	if _, again := m.runs[run]; again {
+		m.histories = nil
 	}
-	if q.runs == nil {
-		q.runs = make(map[runAddress]struct{})
-	}
-	q.runs[run] = struct{}{}
-	m.count(1)
+	m.runs[run] = struct{}{}
 }
 
 // history is the list of a request as it was last sent, and what later ones are compared with. Parallel runs,
@@ -93,17 +77,9 @@ type sentItem struct {
 	text string
 }
 
-// lastItems returns the messages of the request before.
-func (r *requests) lastItems() []sentItem {
-	if len(r.histories) == 0 {
-		return nil
-	}
-	return r.histories[0].items
-}
-
 // longest returns the history that begins with the most messages of a request, and how many those are.
-func (r *requests) longest(q *outgoing) (best *history, n int) {
-	for _, h := range r.histories {
+func (m *memory) longest(q *outgoing) (best *history, n int) {
+	for _, h := range m.histories {
 		same, most := 0, min(len(h.items), q.count)
 		// The texts of two histories share memory as far as one was continued from the other, which makes this fast.
 		for same < min(n, most) && h.items[same].raw == best.items[same].raw {
@@ -122,10 +98,9 @@ func (r *requests) longest(q *outgoing) (best *history, n int) {
 // continued returns the history of a request whose first n messages are those of h, which may be nil: h itself where it
 // has no more, else a new one.
 func (m *memory) continued(h *history, n int) *history {
-	r := &m.request
 	if n == 0 {
-		if i := slices.IndexFunc(r.histories, func(h *history) bool { return len(h.items) == 0 }); i >= 0 {
-			h = r.histories[i]
+		if i := slices.IndexFunc(m.histories, func(h *history) bool { return len(h.items) == 0 }); i >= 0 {
+			h = m.histories[i]
 		}
 	}
 	switch {
@@ -137,52 +112,39 @@ func (m *memory) continued(h *history, n int) *history {
 		for i := range f.starts {
 			f.starts[i] = min(f.starts[i], n)
 		}
-		f.count(m, 0)
+		for _, it := range f.items {
+			f.entries += it.entries()
+		}
 		h = f
 	}
-	if i := slices.Index(r.histories, h); i >= 0 {
-		r.histories = slices.Delete(r.histories, i, i+1)
-	} else if len(r.histories) == maxHistories {
-		m.count(-r.histories[maxHistories-1].entries)
-		r.histories = r.histories[:maxHistories-1]
+	if i := slices.Index(m.histories, h); i >= 0 {
+		m.histories = slices.Delete(m.histories, i, i+1)
+	} else if len(m.histories) == maxHistories {
+		m.histories = m.histories[:maxHistories-1]
 	}
-	r.histories = slices.Insert(r.histories, 0, h)
+	m.histories = slices.Insert(m.histories, 0, h)
 	return h
 }
 
-// count counts the items from the n-th on.
-func (h *history) count(m *memory, n int) {
-	for _, it := range h.items[n:] {
-		entries := int64(len(it.raw)+itemEntry)/entryBytes + 1
-		h.entries += entries
-		m.count(entries)
-	}
-}
+// entries returns what Config.MaxBlockIDs counts of an item.
+func (it *sentItem) entries() int64 { return int64(len(it.raw)+itemEntry)/entryBytes + 1 }
 
 // add appends a message.
-func (h *history) add(m *memory, raw string, from spans.Provenance, it spans.Item) {
+func (h *history) add(raw string, from spans.Provenance, it spans.Item) {
 	var mark spans.Mark
 	if n := len(h.items); n > 0 {
 		mark = h.items[n-1].mark
 	}
 	text := it.Encode()
 	h.items = append(h.items, sentItem{raw, from, mark.Add(text), text})
-	h.count(m, len(h.items)-1)
-}
-
-// complete makes the next two lists of every history complete.
-func (r *requests) complete() {
-	for _, h := range r.histories {
-		h.complete()
-	}
+	h.entries += h.items[len(h.items)-1].entries()
 }
 
 // complete makes the next two lists complete: nothing they could refer to may have arrived.
 func (h *history) complete() { h.due, h.params = 2, "" }
 
 // requestList makes the list of a request, of which the first same items were sent before.
-func (m *memory) requestList(h *history, same int) contentList {
-	r := &m.request
+func (m *memory) requestList(h *history, same int) spans.List {
 	start := h.window()
 	if start > same { // some new messages would be missing
 		h.complete()
@@ -195,9 +157,9 @@ func (m *memory) requestList(h *history, same int) contentList {
 		case h.due > 0:
 			start = 0
 			h.due--
-		case r.credit >= h.cost():
+		case m.credit >= h.cost():
 			start = 0
-			r.credit -= h.cost()
+			m.credit -= h.cost()
 		}
 	}
 	h.whole = start == 0
@@ -205,7 +167,7 @@ func (m *memory) requestList(h *history, same int) contentList {
 }
 
 // sameParams makes of a list of params that is the one of the request before a reference to that, most of the time.
-func (h *history) sameParams(l *contentList) {
+func (h *history) sameParams(l *spans.List) {
 	var mark spans.Mark
 	for _, text := range l.Items {
 		mark = mark.Add(text)
@@ -223,8 +185,8 @@ func (h *history) sameParams(l *contentList) {
 func (h *history) cost() int64 { return int64(len(h.items)) * itemBytes }
 
 // list returns the list with the items from start on.
-func (h *history) list(start int) contentList {
-	l := contentList{List: spans.List{Count: int64(len(h.items))}}
+func (h *history) list(start int) spans.List {
+	l := spans.List{Count: int64(len(h.items))}
 	if start > 0 {
 		l.Prefix = spans.EncodePrefix(int64(start), h.items[start-1].mark)
 	}
@@ -236,12 +198,11 @@ func (h *history) list(start int) contentList {
 
 // last returns the complete list of h to end a run with, if it was not sent complete and costs are within their bound;
 // it may take what is yet to be earned.
-func (m *memory) last(h *history) (contentList, bool) {
-	r := &m.request
-	if h == nil || h.of != m || h.whole || r.credit <= 0 { // of another one: that was forgotten since
-		return contentList{}, false
+func (m *memory) last(h *history) (spans.List, bool) {
+	if h == nil || h.of != m || h.whole || m.credit <= 0 { // of another one: that was forgotten since
+		return spans.List{}, false
 	}
-	r.credit -= h.cost()
+	m.credit -= h.cost()
 	h.whole = true
 	return h.list(0), true
 }

@@ -2,6 +2,7 @@ package writer
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"slices"
@@ -18,14 +19,14 @@ import (
 // Run is one open run: a session.run span. The nil Run does nothing. Safe for concurrent use.
 type Run struct {
 	handle
-	own origin
+	own     origin
+	members []string // of a parallel group
 	// history is the list of the last request, for its end.
 	history atomic.Pointer[history]
 	// asked is what remembers that it had a request.
 	asked atomic.Pointer[memory]
 	// cause is how the turn failed that ended last; nil or empty where it did not.
 	cause  atomic.Pointer[spans.ErrorType]
-	scope  scope
 	off    bool // no SDK: nothing is started under this run
 	copied bool
 	// inferred says that its start was not seen.
@@ -38,8 +39,6 @@ type Run struct {
 	defects     []string
 	nextTurn    int64
 	turns       ordinals // by index, only with derived ids
-	tools       ordinals
-	permissions ordinals
 	compactions ordinals
 	shown       ordinals // ids of the tool calls whose spans show their results
 }
@@ -53,83 +52,81 @@ type Run struct {
 // The returned context has no baggage that names that run and tool call. A run that continues another one of this
 // process is linked to it.
 func (t *Tracer) StartRun(ctx context.Context, info RunInfo) (context.Context, *Run) {
+	return t.startRun(ctx, &info, nil)
+}
+
+// startRun starts a run, or the parallel group that group says more of.
+func (t *Tracer) startRun(ctx context.Context, info *RunInfo, group *GroupInfo) (context.Context, *Run) {
 	if t == nil {
 		return ctx, nil
 	}
-	r := &Run{}
+	r := &Run{copied: info.Copied, inferred: info.Inferred}
+	r.model, r.vendor = cleanName(info.Model), cleanName(info.Provider)
 	ctx = orBackground(ctx)
 	in := scopeOf(ctx)
-	readBaggage := t.readsBaggage(ctx, in, &info)
-	generated := t.placeInSession(ctx, in, &info, readBaggage)
-	if readBaggage {
-		ctx = withoutCaller(ctx)
-	}
-	info.fillFrom(in)
-	if info.ID == "" {
-		info.ID = t.generateID(ctx)
+	readBaggage := t.readsBaggage(ctx, in, info)
+	generated := t.placeInSession(ctx, in, info, readBaggage)
+	if group == nil {
+		if readBaggage {
+			ctx = withoutCaller(ctx)
+		}
+		info.fillFrom(in)
+		if info.ID == "" {
+			info.ID = t.generateID(ctx)
+		}
+		r.scope.run = r
+	} else if r.scope.group = r; in != nil {
+		r.scope.run, r.scope.tool = in.run, in.tool
 	}
 	at := info.Start.now()
-
-	r.own.init(ctx, t, &info, generated)
+	r.own.init(ctx, t, info, generated)
 	r.own.startNS = at.Time.UnixNano()
-	r.origin = &r.own
-	r.index = noTurn
-	r.copied, r.inferred = info.Copied, info.Inferred
-	r.model, r.vendor = cleanName(info.Model), cleanName(info.Provider)
-	r.own.address = r.addressOf(&info)
-	r.header = runHeader(&info)
+	r.origin, r.place, r.index = &r.own, &r.handle, noTurn
 
 	a := startAttrs(&r.own)
-	a.detail[0] = info.Agent
-	a.profileModel(operationRun, info.Provider, info.Model)
-	a.kv = append(a.kv, spans.RunKindKeyKey.String(string(spans.RunKindLoop)))
-	a.add(r.header...)
-	a.runConstants(&info)
-	a.kv = append(a.kv, spans.CaptureLevelKey.String(string(r.own.capture)))
-	a.id(spans.RunConfigIDKey, info.ConfigID)
-	a.name(spans.RunConfigAPIKey, info.API)
-	a.yes(spans.RunInferredKey, info.Inferred)
-	if r.own.capture == CaptureContent && len(info.Config) > 0 {
-		a.piece(spans.RunConfigKey,
-			spans.Redactable{Body: withoutUserinfo(info.Config), JSON: true, Place: spans.PlaceConfig})
+	if group == nil {
+		a.detail[0] = info.Agent
+		a.profileModel(operationRun, info.Provider, info.Model)
+		r.header = runHeader(info)
+	} else {
+		r.members = slices.Clone(group.Members)
 	}
-	parent := t.parentOf(ctx, in, &info, a)
+	a.runConstants(r, info, group)
+	r.own.address = r.address(info)
+	parent := t.parentOf(ctx, in, info, a)
 	above := trace.SpanContextFromContext(ctx)
 	if parent != nil {
 		above = parent.span.SpanContext()
 	}
-	ctx = r.begin(ctx, parent, &kindRun, at, a, seed{})
+	r.begin(ctx, parent, &kindRun, at, a, seed{})
 
 	// Without an SDK there is no new span: what comes back is the one above, or none.
 	sc := r.span.SpanContext()
 	r.off = (!sc.IsValid() || sc.Equal(above)) && !r.measured
-	if r.sent {
+	if r.sent && group == nil {
 		n, from := t.sessions.run(r.origin, sc)
 		r.span.SetAttributes(spans.RunOrdinalKey.Int64(n), spans.RunOrdinalFromKey.Int64(from))
 	}
 	if r.capturing() {
-		r.keep(&info)
+		r.content.addBody(r.origin, spans.ListMetadata, info.Metadata)
+		if rules := r.content.addBody(r.origin, spans.ListRules, info.Rules); info.Rules != nil {
+			r.span.SetAttributes(spans.RulesDigestKey.String(spans.BlockOf(rules).String()))
+		}
 	}
-	r.scope = scope{Context: ctx, span: &r.handle, run: r}
-	if r.measured {
-		r.sample(&r.scope, spans.MetricRunActive, 1)
+	if r.measured && group == nil {
+		r.sample(spans.MetricRunActive, 1)
 	}
-	r.mu.Lock()
-	early, name := r.early("start")
-	r.mu.Unlock()
-	r.sendEarly(&early, name, at)
-	r.opened(nil, nil)
+	r.sendEarly("start", at)
+	r.changed(0)
 	return &r.scope, r
 }
 
-// keep takes the content that the run starts with.
-func (r *Run) keep(info *RunInfo) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.content.addBody(r.origin, spans.ListMetadata, info.Metadata)
-	if id := r.content.addBody(r.origin, spans.ListRules, info.Rules); !id.IsZero() {
-		r.span.SetAttributes(spans.RulesDigestKey.String(id.String()))
+// node is as that of [Tool].
+func (r *Run) node() *handle {
+	if r == nil || r.off {
+		return nil
 	}
+	return &r.handle
 }
 
 // fillFrom takes from the enclosing scope what info does not say of the run's parents and group.
@@ -149,7 +146,7 @@ func (info *RunInfo) fillFrom(in *scope) {
 		}
 	}
 	if in.group != nil && info.GroupStart.IsZero() {
-		info.GroupStart = time.Unix(0, in.group.own.startNS)
+		info.GroupStart = time.Unix(0, in.group.startNS)
 		if info.GroupRole == "" {
 			info.GroupRole = in.group.roleOf(info.ID)
 		}
@@ -171,42 +168,38 @@ func (t *Tracer) placeInSession(ctx context.Context, in *scope, info *RunInfo, r
 	return generated
 }
 
-// addressOf makes the attributes that place every span of the run.
-func (r *Run) addressOf(info *RunInfo) []attribute.KeyValue {
-	a := attrs{kv: make([]attribute.KeyValue, 0, 8)}
-	a.sessionAddress(&r.own)
-	a.name(spans.RecordingKindKey, r.own.recording)
+// address returns the attributes that place every span of the run.
+func (r *Run) address(info *RunInfo) []attribute.KeyValue {
+	a := attrs{kv: r.own.address}
 	a.kv = append(a.kv, spans.RunIDKey.String(r.own.run), spans.RunStartKey.Int64(r.own.startNS))
 	a.name(spans.AgentNameKey, info.Agent)
 	return a.kv
 }
 
-// sessionAddress adds what places a span in its session.
-func (a *attrs) sessionAddress(o *origin) {
-	a.kv = append(a.kv, spans.SessionIDKey.String(o.session))
-	if o.generated {
-		a.kv = append(a.kv, spans.SessionMadeUpKey.Bool(true))
-	} else {
-		a.kv = append(a.kv, spans.ConversationIDKey.String(o.session))
+// runConstants adds the attributes that the span of the run, or group, carries, and spans in it do not.
+func (a *attrs) runConstants(r *Run, info *RunInfo, group *GroupInfo) {
+	kind := spans.RunKindLoop
+	if group != nil {
+		kind = spans.RunKindParallel
 	}
-}
-
-// recordingName is the recording as the wire has it: empty for events.
-func recordingName(r spans.Recording) string {
-	if r == spans.RecordingEvents {
-		return ""
-	}
-	return cleanName(string(r))
-}
-
-// runConstants adds the attributes that only the span of the run carries.
-func (a *attrs) runConstants(info *RunInfo) {
+	a.name(spans.RunKindKeyKey, string(kind))
+	a.add(r.header...)
 	a.name(spans.DialectKey, info.Dialect)
 	a.id(spans.AgentIDKey, info.AgentID)
-	if info.Continuation == "" || info.Continuation == spans.ContinuationInitial {
+	if group != nil {
+		a.ids(spans.GroupMembersKey, group.Members)
+	} else if info.Continuation == "" || info.Continuation == spans.ContinuationInitial {
 		a.name(spans.RunContinuationKey, string(spans.ContinuationInitial))
 	}
 	a.id(spans.RunContinuationTagKey, info.ContinuationTag)
+	a.name(spans.CaptureLevelKey, string(a.origin.capture))
+	a.id(spans.RunConfigIDKey, info.ConfigID)
+	a.name(spans.RunConfigAPIKey, info.API)
+	a.yes(spans.RunInferredKey, info.Inferred)
+	if a.origin.capture == spans.CaptureContent && len(info.Config) > 0 {
+		a.piece(spans.RunConfigKey,
+			spans.Redactable{Body: withoutUserinfo(info.Config), JSON: true, Place: spans.PlaceConfig})
+	}
 }
 
 // runHeader makes the attributes of the run that every turn repeats: its place among other runs, and whether its usage
@@ -220,7 +213,9 @@ func runHeader(info *RunInfo) []attribute.KeyValue {
 		a.name(spans.RunContinuationKey, string(info.Continuation))
 	}
 	a.id(spans.RunForkParentIDKey, info.ForkParentID)
-	a.time(spans.GroupStartKey, info.GroupStart)
+	if !info.GroupStart.IsZero() {
+		a.int(spans.GroupStartKey, info.GroupStart.UnixNano())
+	}
 	a.name(spans.GroupRoleKeyKey, string(info.GroupRole))
 	a.yes(spans.RunCopiedKey, info.Copied)
 	return a.kv
@@ -229,10 +224,7 @@ func runHeader(info *RunInfo) []attribute.KeyValue {
 // parentOf decides whose child the run is. It adds links and root options to a, and returns the handle that is the
 // parent, nil to take the span in ctx.
 func (t *Tracer) parentOf(ctx context.Context, in *scope, info *RunInfo, a *attrs) *handle {
-	session := info.ParentSessionID
-	if session == "" {
-		session = info.SessionID
-	}
+	session := cmp.Or(info.ParentSessionID, info.SessionID)
 	if info.ParentID != "" && info.Continuation != "" && info.Continuation != spans.ContinuationInitial {
 		if sc := t.sessions.contextOf(cleanID(session), cleanID(info.ParentID)); sc.IsValid() {
 			a.opts = append(a.opts, trace.WithLinks(trace.Link{SpanContext: sc}))
@@ -241,11 +233,6 @@ func (t *Tracer) parentOf(ctx context.Context, in *scope, info *RunInfo, a *attr
 	if in != nil { // inside a run or group of this process: a child
 		return in.span
 	}
-	return t.rootOf(ctx, info, a)
-}
-
-// rootOf decides whose child a top-level run is.
-func (t *Tracer) rootOf(ctx context.Context, info *RunInfo, a *attrs) *handle {
 	caller, stated := trace.SpanContextFromContext(ctx), traceparent(info.Metadata)
 	newRoot := sourceOf(ctx).NewRoot || t.config.SessionTrace
 	if newRoot {
@@ -279,16 +266,13 @@ func traceparent(metadata []byte) trace.SpanContext {
 
 // AddMessage records a message that arrived outside any turn. It is kept only when the run ends without reporting its
 // messages itself. Limit: 4,096 messages; later ones are only counted, and the span has their number.
-func (r *Run) AddMessage(m Message) {
-	if r == nil || !r.capturing() {
-		return
-	}
-	r.addMessage(spans.ListOutside, &m)
-	r.changed(0)
-}
+func (r *Run) AddMessage(m Message) { r.node().addMessage(spans.ListOutside, &m) }
 
 // addMessage appends to a list that grows message by message.
 func (h *handle) addMessage(list string, m *Message) {
+	if h == nil || !h.capturing() {
+		return
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.ended {
@@ -302,15 +286,12 @@ func (h *handle) addMessage(list string, m *Message) {
 	mem := h.tracer.sessions.open(h.origin)
 	defer mem.close()
 	h.content.addMessage(mem, h.origin, list, m)
+	h.changed(0)
 }
 
 // Note records an event of the run that has no field of its own: typ is the producer's name of it (at most 128 bytes),
 // body JSON (content), at when. Limit: 32 a span, the rest is counted.
-func (r *Run) Note(typ string, body []byte, at Moment) {
-	if r != nil {
-		r.note(typ, body, at)
-	}
-}
+func (r *Run) Note(typ string, body []byte, at Moment) { r.node().note(typ, body, at) }
 
 // maxSourceDefects bounds what a run keeps of them.
 const maxSourceDefects = 64
@@ -333,67 +314,58 @@ func (r *Run) Defect(code spans.DefectCode, detail string) {
 	}
 }
 
-// End ends the run, once; later calls do nothing.
-func (r *Run) End(res RunResult) {
-	if r == nil {
-		return
-	}
-	r.end(&res, spans.KnownObserved)
-}
-
 // Close ends the run because no end was reported: its status is aborted, and the span says that the tracer closed it.
 // at should be the last time that an event of the run was seen. Later calls do nothing.
 func (r *Run) Close(at Moment) {
-	if r == nil {
-		return
+	if r != nil && r.closing() {
+		r.End(RunResult{End: at})
 	}
-	r.end(&RunResult{End: at, Status: spans.RunStatusAborted}, spans.KnownClosed)
 }
 
-func (r *Run) end(res *RunResult, known spans.Known) {
+// End ends the run, once; later calls do nothing.
+func (r *Run) End(res RunResult) {
+	if r != nil {
+		r.end(&res, nil)
+	}
+}
+
+// end ends a run, or the group whose result is group.
+func (r *Run) end(res *RunResult, group *GroupResult) {
 	a := endAttrs(r.origin, 28)
+	if r.closed.Load() {
+		res.Status = spans.RunStatusAborted
+	}
 	status, failed := res.status()
 	if cause := r.cause.Load(); failed == spans.ErrorTypeOther && cause != nil && *cause != "" {
 		failed = *cause
 	}
 	a.name(spans.RunStatusKeyKey, string(status))
 	if r.recording {
-		a.runEnd(res)
+		a.runEnd(res, group)
 	}
-	if res.Messages != nil && r.capturing() {
-		r.mu.Lock()
-		if !r.ended {
-			r.content.drop(spans.ListOutside, 0)
-			r.content.setMessages(r.origin, spans.ListMessages, res.Messages)
-		}
-		r.mu.Unlock()
-	}
-	r.rest()
 	r.mu.Lock()
+	if !r.ended && r.capturing() {
+		if r.content.setMessages(r.origin, spans.ListMessages, res.Messages); res.Messages != nil {
+			r.content.drop(spans.ListOutside, 0)
+		}
+		r.rest()
+	}
 	if len(r.defects) > 0 {
 		a.kv = append(a.kv, spans.RunDefectsKey.StringSlice(r.defects))
 	}
 	r.mu.Unlock()
-	if end, measure := r.finish(res.End, known, &a, failed); measure {
-		r.measureEnd(status, end, known)
+	if end, measure := r.finish(res.End, &a, failed); measure && group == nil {
+		r.measureEnd(status, end)
 	}
 }
 
-// rest takes what is still to be sent when a run ends: the complete list of its last request.
+// rest takes what is still to be sent when a run ends: the complete list of its last request. The caller holds the
+// lock.
 func (r *Run) rest() {
-	if !r.capturing() {
-		return
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.ended {
-		return
-	}
 	m := r.tracer.sessions.open(r.origin)
 	defer m.close()
 	if l, ok := m.last(r.history.Swap(nil)); ok {
 		l.Name = spans.ListHistory
-		l.pack()
 		r.content.lists = append(r.content.lists, l)
 	}
 }
@@ -413,13 +385,20 @@ func (res *RunResult) status() (status spans.RunStatus, failed spans.ErrorType) 
 	return res.Status, failed
 }
 
-// runEnd adds what a run ends with.
-func (a *attrs) runEnd(res *RunResult) {
+// runEnd adds what a run ends with, or a group.
+func (a *attrs) runEnd(res *RunResult, group *GroupResult) {
 	a.name(spans.RunStatusWordKey, res.Word)
 	a.yes(spans.RunRejectedKey, res.Rejected)
 	a.text(spans.RunRejectionKey, res.Rejection)
 	a.text(spans.ErrorMessageKey, res.Error)
 	if res.Usage != nil {
 		a.usage(res.Usage, &runUsageKeys, spans.RunUsageReportedTotalKey)
+	}
+	if group != nil {
+		a.id(spans.GroupSelectedIDKey, group.SelectedID)
+		a.known(spans.GroupSelectedIndexKey, group.SelectedIndex)
+		if group.Evaluation != nil {
+			a.evaluationUsage(group.Evaluation)
+		}
 	}
 }

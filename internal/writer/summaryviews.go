@@ -2,6 +2,7 @@ package writer
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -28,23 +29,22 @@ func (a *attrs) added(key attribute.Key) string {
 
 // decisionView adds the preview of a decision as the result of a tool call, made of what was added of it.
 func (a *attrs) decisionView(wait time.Duration) {
-	if a.origin.capture != CaptureContent || a.origin.tracer.config.PreviewBytes == 0 {
+	if !a.origin.previews() {
 		return
 	}
 	raw := []byte{'{'}
-	add := func(name, value string) {
-		if value != "" {
-			raw = append(rawjson.Quote(append(rawjson.Quote(raw, name), ':'), value), ',')
+	for _, f := range [...]struct {
+		name string
+		key  attribute.Key
+	}{{"action", spans.PermissionActionKey}, {"pattern", spans.PermissionPatternKey},
+		{"source", spans.PermissionSourceKeyKey}, {"reason", spans.PermissionReasonKey},
+		{"decided_by", spans.PermissionDecidedByKey}, {"outcome", spans.PermissionOutcomeKey}} {
+		if value := a.added(f.key); value != "" {
+			raw = append(rawjson.Quote(append(rawjson.Quote(raw, f.name), ':'), value), ',')
 		}
 	}
-	add("action", a.added(spans.PermissionActionKey))
-	add("pattern", a.added(spans.PermissionPatternKey))
-	add("source", a.added(spans.PermissionSourceKeyKey))
-	add("reason", a.added(spans.PermissionReasonKey))
-	add("decided_by", a.added(spans.PermissionDecidedByKey))
-	add("outcome", a.added(spans.PermissionOutcomeKey))
 	if wait > 0 {
-		add("wait", wait.String())
+		raw = fmt.Appendf(raw, `"wait":"%v",`, wait)
 	}
 	raw = append(bytes.TrimSuffix(raw, []byte{','}), '}')
 	a.view(spans.ToolCallResultKey, genaijson.AppendValue(nil, raw, a.origin.tracer.config.PreviewBytes))
@@ -53,13 +53,10 @@ func (a *attrs) decisionView(wait time.Duration) {
 // said is a message of the assistant with these texts.
 func said(texts ...string) []byte {
 	b := []byte(`{"role":"assistant","content":[`)
-	for i, text := range texts {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = append(rawjson.Quote(append(b, `{"type":"text","text":`...), cleanText(text)), '}')
+	for _, text := range texts {
+		b = append(rawjson.Quote(append(b, `{"type":"text","text":`...), cleanText(text)), "},"...)
 	}
-	return append(b, "]}"...)
+	return append(b[:len(b)-1], "]}"...)
 }
 
 // compactionView adds the preview of a compaction as a message: how much it left of how much, and what replaced the
@@ -68,16 +65,9 @@ func (c *Compacting) compactionView(res *CompactionResult, a *attrs) {
 	if !c.previews() {
 		return
 	}
-	before, tokens := res.MessagesBefore, res.InputTokens
-	if before == nil {
-		before = c.messagesBefore
-	}
-	if tokens == nil {
-		tokens = c.inputTokens
-	}
-	figures := make([]string, 0, 3)
-	figures = appendChange(figures, "messages", before, res.MessagesAfter)
-	figures = appendChange(figures, "tokens", tokens, res.OutputTokens)
+	var figures []string
+	figures = appendChange(figures, "messages", cmp.Or(res.MessagesBefore, c.messagesBefore), res.MessagesAfter)
+	figures = appendChange(figures, "tokens", cmp.Or(res.InputTokens, c.inputTokens), res.OutputTokens)
 	if reason := a.added(spans.CompactionReasonKey); reason != "" {
 		figures = append(figures, reason)
 	}

@@ -3,7 +3,6 @@ package writer
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"strings"
 	"unicode/utf8"
 )
 
@@ -34,10 +33,5 @@ func cleanText(s string) string {
 	if utf8.ValidString(s) {
 		return s
 	}
-	var b strings.Builder
-	b.Grow(len(s) + 8)
-	for _, r := range s { // an invalid byte comes as U+FFFD, one at a time
-		b.WriteRune(r)
-	}
-	return b.String()
+	return string([]rune(s)) // an invalid byte comes as U+FFFD, one at a time
 }

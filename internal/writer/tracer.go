@@ -1,6 +1,7 @@
 package writer
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -40,8 +41,8 @@ type Config struct {
 	NoBaggage bool
 
 	// Capture is how much content is sent, CaptureFor the level of a run; nil: Capture. A panic of it is CaptureNone.
-	Capture    Capture
-	CaptureFor func(RunInfo) Capture
+	Capture    spans.Capture
+	CaptureFor func(RunInfo) spans.Capture
 	Redactor   spans.Redactor
 	// MaxBlockBytes cuts longer bodies. Below 1: no bound.
 	MaxBlockBytes int
@@ -82,12 +83,8 @@ const (
 
 // complete sets what c omits.
 func (c *Config) complete() {
-	if c.TracerProvider == nil {
-		c.TracerProvider = otel.GetTracerProvider()
-	}
-	if c.MeterProvider == nil {
-		c.MeterProvider = otel.GetMeterProvider()
-	}
+	c.TracerProvider = cmp.Or(c.TracerProvider, otel.GetTracerProvider())
+	c.MeterProvider = cmp.Or(c.MeterProvider, otel.GetMeterProvider())
 	if !c.Profile.Known() {
 		c.Profile = spans.DefaultProfile
 	}
@@ -140,7 +137,7 @@ type scope struct {
 	run   *Run    // the innermost run, its turn and its tool call, also around a group
 	turn  *Turn
 	tool  *Tool
-	group *Group // only where no run was started in it
+	group *Run // only where no run was started in it
 }
 
 type scopeKey struct{}

@@ -1,9 +1,11 @@
 package writer
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"strconv"
 	"time"
 
@@ -14,26 +16,21 @@ import (
 // Turn is one open turn: a session.turn span. The nil Turn does nothing. Safe for concurrent use.
 type Turn struct {
 	handle
-	run   *Run
-	scope scope
 
 	model string // that was asked for, for its metrics; guarded by handle.mu
 
 	// guarded by handle.mu
-	tools       ordinals
-	permissions ordinals
-	attempts    int64
-	discarded   int64
-	wasted      normalUsage // of the discarded attempts
-	asked       Moment      // when the last request was ready
-	replied     Moment
-	answered    bool          // the last attempt
-	called      time.Duration // of the model call; zero where it is not known
-	partial     *partial      // of the reply
-	reply       *TurnResult   // of the last attempt; nil before it
-	questions   int           // to the user, without an answer
-	previewed   bool          // a request was
-	before      int           // messages of it that are not new on the turn
+	attempts  int64
+	discarded int64
+	wasted    normalUsage // of the discarded attempts
+	asked     Moment      // when the last request was ready
+	replied   Moment
+	answered  bool          // the last attempt
+	called    time.Duration // of the model call; zero where it is not known
+	partial   *partial      // of the reply
+	reply     *TurnResult   // of the last attempt; nil before it
+	questions int           // to the user, without an answer
+	before    int           // messages of its requests that are not new on the turn
 }
 
 // StartTurn starts a turn and returns a context in which its tool calls are to be started. The turn is a child of the
@@ -42,39 +39,39 @@ func (r *Run) StartTurn(ctx context.Context, info TurnInfo) (context.Context, *T
 	if r == nil || r.off {
 		return ctx, nil
 	}
-	t := &Turn{run: r}
-	t.origin = r.origin
-	r.placeTurn(t, &info)
-	model, provider := info.Model, info.Provider
-	if model == "" {
-		model = r.model
-	}
-	if provider == "" {
-		provider = r.vendor
-	}
+	t := &Turn{model: cmp.Or(info.Model, r.model), before: math.MaxInt}
+	t.origin, t.place, t.scope.run, t.scope.turn = r.origin, &t.handle, r, t
+	id := r.placeTurn(t, &info)
 	a := startAttrs(r.origin)
-	a.profileModel(operationTurn, provider, model)
+	a.profileModel(operationTurn, cmp.Or(info.Provider, r.vendor), t.model)
 	a.add(r.header...)
 	a.kv = append(a.kv, spans.TurnIndexKey.Int64(t.index))
-	if r.capture != CaptureContent {
+	if r.capture != spans.CaptureContent {
 		a.kv = append(a.kv, spans.CaptureLevelKey.String(string(r.capture)))
 	}
 	a.name(spans.TurnTriggerKey, string(info.Trigger))
 	a.name(spans.TurnPurposeKey, string(info.Purpose))
 	a.name(spans.ModelVariantKey, info.Variant)
-	ctx = t.begin(ctx, &r.handle, &kindTurn, info.Start, a, seed{turn: t.turn, at: t.at})
-	r.started(&t.handle, &r.counts.turns)
-	t.scope = scope{Context: ctx, span: &t.handle, run: r, turn: t}
-	if t.model = model; t.measured {
+	t.begin(ctx, &r.handle, &kindTurn, info.Start, a, id)
+	r.started(&t.handle, &kindTurn)
+	if t.measured {
 		t.tally.turns.Add(1)
 		t.calls.Add(1)
 	}
-	t.opened(t, nil)
+	t.changed(0)
 	return &t.scope, t
 }
 
-// placeTurn gives the turn its index, and with derived ids what its seed needs.
-func (r *Run) placeTurn(t *Turn, info *TurnInfo) {
+// node is as that of [Tool].
+func (t *Turn) node() *handle {
+	if t == nil {
+		return nil
+	}
+	return &t.handle
+}
+
+// placeTurn gives the turn its index, and with derived ids returns what its seed needs.
+func (r *Run) placeTurn(t *Turn, info *TurnInfo) (id seed) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	t.index = r.nextTurn
@@ -82,14 +79,14 @@ func (r *Run) placeTurn(t *Turn, info *TurnInfo) {
 		t.index = *info.Index
 	}
 	r.nextTurn = max(r.nextTurn, t.index+1)
-	if !r.tracer.config.DerivedIDs {
-		return
+	if r.tracer.config.DerivedIDs {
+		id.turn = strconv.FormatInt(t.index, 10)
+		if r.turns.next(id.turn) > 0 {
+			info.Start = info.Start.now()
+			id.at = startText(info.Start.Time)
+		}
 	}
-	t.turn = strconv.FormatInt(t.index, 10)
-	if r.turns.next(t.turn) > 0 {
-		info.Start = info.Start.now()
-		t.at = startText(info.Start.Time)
-	}
+	return id
 }
 
 // maxAttempts is the number of attempts whose request is kept.
@@ -103,23 +100,12 @@ func (t *Turn) Request(req Request) {
 		return
 	}
 	t.discardFailed(req.Attempt)
-	stated := req.Model
 	if req.Bytes == 0 {
 		req.Bytes = int64(len(req.Payload))
 	}
-	early, name, at := t.asks(&req, stated)
-	t.sendEarly(&early, name, at)
+	at := t.asks(&req)
+	t.sendEarly(spans.ListRequest+"/"+strconv.Itoa(max(req.Attempt, 0)), at)
 	t.changed(0)
-}
-
-// Attempts returns how many attempts the turn had so far.
-func (t *Turn) Attempts() int {
-	if t == nil {
-		return 0
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return int(t.attempts)
 }
 
 // discardFailed discards the last attempt where its reply was reported as a failure and attempt n follows it.
@@ -133,26 +119,23 @@ func (t *Turn) discardFailed(n int) {
 	}
 }
 
-// asks takes note of a request and puts it on the span. It returns what is to be sent before that ends.
-func (t *Turn) asks(req *Request, stated string) (early content, name string, at Moment) {
+// asks takes note of a request and puts it on the span. It returns when that was ready.
+func (t *Turn) asks(req *Request) (at Moment) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.ended {
-		return
+		return at
 	}
 	t.attempted(req.Attempt)
 	t.asked = req.At.now()
-	if t.measured && stated != "" {
-		t.model = stated
-	}
+	t.model = cmp.Or(req.Model, t.model)
 	if !t.recording {
-		return
+		return t.asked
 	}
 	a, n := endAttrs(t.origin, 14), max(req.Attempt, 0)
 	switch capturing := t.capturing() && req.known(); {
 	case capturing && n < maxAttempts: // the list has the number of messages
 		t.record(n, req, &a)
-		early, name = t.early(spans.ListRequest + "/" + strconv.Itoa(n))
 	case capturing:
 		t.drop(spans.DroppedKindRequest)
 		fallthrough
@@ -167,7 +150,7 @@ func (t *Turn) asks(req *Request, stated string) (early content, name string, at
 	}
 	a.request(req)
 	t.span.SetAttributes(a.kv...)
-	return early, name, t.asked
+	return t.asked
 }
 
 // request adds what a request asks for.
@@ -206,7 +189,7 @@ func (t *Turn) Replied(at Moment) {
 // them from now on. Content that is the same is sent once. Calling Reply again replaces the reply; Discard removes it,
 // and so does the request of a later attempt, which discards an attempt that failed.
 func (t *Turn) Reply(res TurnResult) {
-	if t == nil {
+	if t == nil || !t.recording && !t.measured {
 		return
 	}
 	t.answer(res)
@@ -261,8 +244,13 @@ func (d *DiscardedAttempt) body() []byte {
 	return append(b, '}')
 }
 
-// thrownAway adds what is known of discarded attempts. The caller holds the lock.
-func (t *Turn) thrownAway(a *attrs) {
+// tries adds the number of attempts, where there was more than one, the duration of the model call, where it is known,
+// and what is known of discarded attempts. The caller holds the lock.
+func (t *Turn) tries(a *attrs) {
+	if t.attempts > 1 {
+		a.int(spans.TurnAttemptsKey, t.attempts)
+	}
+	a.count(spans.TurnModelCallDurationKey, int64(t.called))
 	if t.discarded > 0 {
 		a.int(spans.AttemptsDiscardedKey, t.discarded)
 		a.normalUsage(t.wasted, &discardedUsageKeys)
@@ -272,34 +260,14 @@ func (t *Turn) thrownAway(a *attrs) {
 // AddInput records a message that arrived during the turn and is not its reply: prompts, steering, tool results,
 // extension messages, in the order of arrival. Limit: 4,096 messages; later ones are only counted, and the span has
 // their number.
-func (t *Turn) AddInput(m Message) { t.add(spans.ListInput, &m) }
+func (t *Turn) AddInput(m Message) { t.node().addMessage(spans.ListInput, &m) }
 
 // AddResult records a tool result of the turn, in the order of the calls. TurnResult.Results replaces all of them.
 // Limits are those of AddInput.
-func (t *Turn) AddResult(m Message) { t.add(spans.ListResults, &m) }
-
-func (t *Turn) add(list string, m *Message) {
-	if t == nil || !t.capturing() {
-		return
-	}
-	t.addMessage(list, m)
-	t.changed(0)
-}
+func (t *Turn) AddResult(m Message) { t.node().addMessage(spans.ListResults, &m) }
 
 // Note records an event of the turn that has no field of its own; see [Run.Note].
-func (t *Turn) Note(typ string, body []byte, at Moment) {
-	if t != nil {
-		t.note(typ, body, at)
-	}
-}
-
-// End ends the turn, once; later calls do nothing.
-func (t *Turn) End(res TurnResult) {
-	if t != nil {
-		t.completed(&res)
-		t.end(&res, spans.KnownObserved)
-	}
-}
+func (t *Turn) Note(typ string, body []byte, at Moment) { t.node().note(typ, body, at) }
 
 // Tried returns how many attempts the turn has, how many of them were discarded, and whether the last has a reply.
 func (t *Turn) Tried() (attempts, discarded int, replied bool) {
@@ -314,43 +282,39 @@ func (t *Turn) Tried() (attempts, discarded int, replied bool) {
 // Close ends the turn at the last time seen, because no end was reported: with the reply, where there was one. Later
 // calls do nothing.
 func (t *Turn) Close(at Moment) {
+	if t.node().closing() {
+		t.End(TurnResult{End: at})
+	}
+}
+
+// End ends the turn, once; later calls do nothing.
+func (t *Turn) End(res TurnResult) {
 	if t == nil {
 		return
 	}
-	t.mu.Lock()
-	var res TurnResult
-	if t.reply != nil {
-		res = *t.reply
-	}
-	t.mu.Unlock()
-	res.End = at
-	t.end(&res, spans.KnownClosed)
-}
-
-func (t *Turn) end(res *TurnResult, known spans.Known) {
+	t.settle(&res)
 	a := endAttrs(t.origin, 27)
 	var failed spans.ErrorType
 	switch {
-	case known == spans.KnownClosed || !res.Failed:
+	case t.closed.Load():
+		res.Error = ""
+	case !res.Failed:
 	case res.Cancelled:
 		failed = spans.ErrorTypeCancelled
 	default:
 		failed = spans.ErrorTypeProvider
 	}
-	t.learnCall(res.ModelCall)
-	t.figures(res, &a)
+	t.figures(&res, &a)
 	if t.recording {
-		if known == spans.KnownObserved {
-			a.text(spans.ErrorMessageKey, res.Error)
-		}
-		t.result(res, &a)
+		a.text(spans.ErrorMessageKey, res.Error)
+		t.result(&res, &a)
 		if failed != "" {
 			t.errorView(&a)
 		}
 	}
-	t.run.cause.Store(&failed)
-	if end, measure := t.finish(res.End, known, &a, failed); measure {
-		t.measureEnd(res, failed != "", end, known)
+	t.scope.run.cause.Store(&failed)
+	if end, measure := t.finish(res.End, &a, failed); measure {
+		t.measureEnd(&res, failed != "", end)
 	}
 }
 
@@ -361,7 +325,7 @@ func (t *Turn) figures(res *TurnResult, a *attrs) {
 	a.name(spans.ProviderNameKey, res.Provider)
 	if res.Usage != nil {
 		keys := copiedUsageKeys
-		if !t.run.copied {
+		if !t.scope.run.copied {
 			keys = profileUsageKeys(t.tracer.config.Profile)
 		}
 		a.usage(res.Usage, &keys, spans.UsageReportedTotalKey)
@@ -388,49 +352,49 @@ func (t *Turn) attempted(n int) {
 func (t *Turn) result(res *TurnResult, a *attrs) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.modelCall(a)
-	t.thrownAway(a)
+	t.tries(a)
 	if t.ended || !t.capturing() {
 		return
 	}
-	if res.Output == nil && t.reply != nil {
-		res.Output = t.reply.Output
-	}
 	if res.Output != nil {
-		t.output(res.Output)
+		t.content.setMessages(t.origin, spans.ListOutput, []Message{*res.Output})
 		t.replyViews(res, a)
 		a.yes(spans.PartialKey, res.Partial)
-	} else {
-		t.keepPartial(a)
+	} else if said := t.partial.message(); said != nil {
+		t.content.setMessages(t.origin, spans.ListOutput, []Message{*said})
+		a.yes(spans.PartialKey, true)
 	}
-	if res.Results != nil {
-		t.content.setMessages(t.origin, spans.ListResults, res.Results)
-	}
+	t.content.setMessages(t.origin, spans.ListResults, res.Results)
 }
 
-// learnCall learns how long the model call took, from what the loop knows of it, else from the times of request and
-// reply.
-func (t *Turn) learnCall(known time.Duration) {
+// settle sets what res omits from the reply that was reported before, and learns how long the model call took: from
+// what the loop knows of it, else from the times of request and reply.
+func (t *Turn) settle(res *TurnResult) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.ended {
 		return
 	}
-	if known == 0 && measured(t.asked) && measured(t.replied) {
-		known = t.replied.Time.Sub(t.asked.Time)
+	if r := t.reply; r != nil {
+		res.Model, res.Provider = cmp.Or(res.Model, r.Model), cmp.Or(res.Provider, r.Provider)
+		res.ResponseID, res.StopReason = cmp.Or(res.ResponseID, r.ResponseID), cmp.Or(res.StopReason, r.StopReason)
+		res.Usage = cmp.Or(res.Usage, r.Usage)
+		if res.Cost == nil {
+			res.Cost, res.Currency = r.Cost, r.Currency
+		}
+		res.ModelCall, res.FirstChunk = cmp.Or(res.ModelCall, r.ModelCall), cmp.Or(res.FirstChunk, r.FirstChunk)
+		if res.Output == nil {
+			res.Output, res.Partial = r.Output, r.Partial
+			if r.Failed && !res.Failed {
+				res.Failed, res.Cancelled, res.Error = true, r.Cancelled, r.Error
+			}
+		}
 	}
-	t.called = max(known, 0)
-}
-
-// modelCall adds the number of attempts, where there was more than one, and the duration of the model call, where it is
-// known. The caller holds the lock.
-func (t *Turn) modelCall(a *attrs) {
-	if t.attempts > 1 {
-		a.int(spans.TurnAttemptsKey, t.attempts)
+	t.called = res.ModelCall
+	if t.called == 0 && measured(t.asked) && measured(t.replied) {
+		t.called = t.replied.Time.Sub(t.asked.Time)
 	}
-	if t.called > 0 {
-		a.int(spans.TurnModelCallDurationKey, int64(t.called))
-	}
+	t.called = max(t.called, 0)
 }
 
 // measured reports whether a duration may be computed from at.

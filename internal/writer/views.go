@@ -10,8 +10,8 @@ import (
 // Previews are bounded attributes for views that read nothing but the standard keys. The tree is never made of them.
 
 // previews reports whether previews are wanted.
-func (h *handle) previews() bool {
-	return h.capture == CaptureContent && h.tracer.config.PreviewBytes > 0
+func (o *origin) previews() bool {
+	return o.capture == spans.CaptureContent && o.tracer.config.PreviewBytes > 0
 }
 
 // inputViews adds the preview of the messages of q that no earlier request of the run had. A retried attempt shows all
@@ -21,11 +21,8 @@ func (t *Turn) inputViews(q *outgoing, h *history, a *attrs) {
 	if !t.previews() {
 		return
 	}
-	same := q.begun
-	if t.previewed {
-		same = min(same, t.before)
-	}
-	t.previewed, t.before = true, same
+	same := min(q.begun, t.before)
+	t.before = same
 	if before := h.system; q.system != nil {
 		if h.system = spans.BlockOf(q.system); h.system != before {
 			a.view(spans.SystemInstructionsKey,
@@ -40,7 +37,7 @@ func (t *Turn) inputViews(q *outgoing, h *history, a *attrs) {
 				fresh = append(fresh, msg)
 			}
 		}
-		preview, n := genaijson.AppendNew(nil, t.redacted(fresh), t.tracer.config.PreviewBytes, t.run.hasResult)
+		preview, n := genaijson.AppendNew(nil, t.redacted(fresh), t.tracer.config.PreviewBytes, t.scope.run.hasResult)
 		if shown = n; n > 0 {
 			a.view(spans.InputMessagesKey, preview)
 		}

@@ -253,7 +253,7 @@ func (c *conversation) startTurn(e *exchange, q *request, in *writer.Run) {
 		ctx := writer.WithSource(e.ctx, &writer.Source{NewRoot: true})
 		run := writer.RunInfo{SessionID: c.session, Agent: c.t.agent, Model: q.Model, Provider: q.provider,
 			Dialect: "http", Start: bound(e.sent), Inferred: trigger == spans.TriggerContinuation && c.session == ""}
-		if writer.ToolCallFromContext(e.ctx) != nil {
+		if _, _, call := writer.InContext(e.ctx); call != nil {
 			run.SessionID = "" // that of the tool call
 			if trigger == spans.TriggerUser {
 				info.Trigger = spans.TriggerSubAgent

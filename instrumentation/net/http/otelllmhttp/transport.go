@@ -173,7 +173,7 @@ func (t *Transport) begin(req *http.Request, text []byte) *exchange {
 
 // request records the request as the next attempt of the turn.
 func (e *exchange) request(q *request) {
-	e.attempt = e.turn.Attempts()
+	e.attempt, _, _ = e.turn.Tried()
 	q.Attempt = e.attempt
 	e.turn.Request(q.Request)
 }
@@ -181,8 +181,8 @@ func (e *exchange) request(q *request) {
 // end records the reply, or how the attempt failed. again says that a client may repeat the request.
 func (e *exchange) end(res writer.TurnResult, again bool) {
 	defer writer.Guard(ScopeName)
-	switch {
-	case e.turn.Attempts() > e.attempt+1: // the client has asked again, and reads the reply to the first request
+	switch attempts, _, _ := e.turn.Tried(); {
+	case attempts > e.attempt+1: // the client has asked again, and reads the reply to the first request
 	case e.of == nil:
 		e.turn.Reply(res)
 	default:
