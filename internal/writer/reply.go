@@ -1,6 +1,7 @@
 package writer
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -16,18 +17,43 @@ import (
 
 // ParseReply reads the reply of a model API; see otelagent.ParseReply.
 func ParseReply(body []byte) (TurnResult, error) {
-	return readReply(wholeReply(body))
+	body = bytes.TrimSpace(bytes.TrimPrefix(body, []byte("\uFEFF")))
+	if bytes.HasPrefix(body, []byte("{")) {
+		o, err := object.Parse(body)
+		if first, _, more := bytes.Cut(body, []byte("\n")); err == nil && !streamed(o) {
+			return readReply(o, body, nil)
+		} else if err != nil && (!more || rawjson.Valid(first, object.MaxDepth) != nil) {
+			return readReply(nil, nil, err)
+		}
+	}
+	var r ReplyReader
+	var err error
+	switch {
+	case len(body) == 0:
+		err = fmt.Errorf("the body is empty: %w", io.ErrUnexpectedEOF)
+	case body[0] == '[':
+		for event := range array(body) {
+			r.take(event)
+		}
+	default:
+		r.Write(body, func([]byte) {})
+		r.End()
+	}
+	if err == nil && r.events == 0 {
+		err = errNoStream
+	}
+	return r.result(cmp.Or(err, r.first))
 }
 
-// readReply reads o, which is spelled whole; err is a problem of its events.
+// readReply reads o, which is spelled whole, and may be nil; err is a problem of its events.
 func readReply(o *object.Object, whole []byte, err error) (TurnResult, error) {
 	var res TurnResult
-	switch {
-	case o == nil:
-	case res.reply(o, whole):
-		err = cmp.Or(err, firstProblem(o))
-	default:
-		err = cmp.Or(err, errNoReply)
+	if o != nil {
+		problem := errNoReply
+		if res.reply(o, whole) {
+			problem = firstProblem(o)
+		}
+		err = cmp.Or(err, problem)
 	}
 	if err != nil {
 		var syntax *rawjson.SyntaxError

@@ -9,98 +9,98 @@ import (
 	"github.com/otelagent/otelagent/internal/rawjson"
 )
 
-// A node is a JSON value that may grow as the events of a stream come: a []byte as it is spelled until it does, then a
-// *dict, *items or *text. Nil is no value yet.
-type node any
+// node is a JSON value that may grow as the events of a stream come. The zero node is no value yet.
+type node struct {
+	raw  []byte // as it is spelled, until it grows
+	kind byte   // what it grows as, one of the values below; 0 before
 
-// dict is an object.
-type dict struct {
-	keys    []string // in the order in which they came
-	members map[string]node
+	keys     []string // of an object, in the order in which they came
+	members  map[string]*node
+	elements map[int64]*node // of an array, in any order of their indexes
+	next     int64           // behind the highest index
+	text     []byte          // the pieces of a string as they are spelled, without quotes
 }
 
-// items is an array, whose elements come in any order of their indexes.
-type items struct {
-	elements map[int64]node
-	next     int64 // behind the highest index
-}
+// The kinds of nodes that grow.
+const (
+	growsObject = '{'
+	growsArray  = '['
+	growsString = '"'
+	growsJSON   = 'j' // strings that spell a JSON value
+)
 
-// text is a string.
-type text struct {
-	pieces []byte // as they are spelled, without quotes
-	isJSON bool   // they spell a JSON value
-}
+func (n *node) empty() bool { return n.raw == nil && n.kind == 0 }
 
-func (d *dict) set(key string, n node) {
-	if d.members == nil {
-		d.members = make(map[string]node)
-	}
-	if d.members[key] == nil {
-		d.keys = append(d.keys, key)
-	}
-	d.members[key] = n
-}
-
-// keep sets a member to a copy of value. Where it is that value already, as in most events, it does nothing.
-func (d *dict) keep(key, value []byte) {
-	if before, ok := d.members[string(key)].([]byte); !ok || !bytes.Equal(before, value) {
-		d.set(string(key), bytes.Clone(value))
+// put makes n a copy of the value that is spelled raw. Where it is that already, as in most events, it does nothing.
+func (n *node) put(raw []byte) {
+	if n.kind != 0 || !bytes.Equal(n.raw, raw) {
+		*n = node{raw: bytes.Clone(raw)}
 	}
 }
 
-func (l *items) set(index int64, n node) {
-	if l.elements == nil {
-		l.elements = make(map[int64]node)
+// grow makes n a node of that kind, with what it has if it is one.
+func (n *node) grow(kind byte) {
+	if n.kind == kind {
+		return
 	}
-	l.elements[index], l.next = n, max(l.next, index+1)
-}
-
-// dictOf returns n as an object; an empty one where n is something else.
-func dictOf(n node) *dict {
-	d, ok := n.(*dict)
-	if !ok {
-		d = new(dict)
-		raw, _ := n.([]byte)
-		for key, value := range object.Of("", raw).All() {
-			d.set(key, value)
+	before := n.raw
+	*n = node{kind: kind}
+	switch {
+	case kind == growsObject:
+		for key, value := range object.Of("", before).Members() {
+			n.member(key).raw = value
 		}
-	}
-	return d
-}
-
-// dict returns a member of d, which is an object from then on.
-func (d *dict) dict(key string) *dict {
-	in := dictOf(d.members[key])
-	d.set(key, in)
-	return in
-}
-
-// dict returns the element of l with that index, which is an object from then on.
-func (l *items) dict(index int64) *dict {
-	in := dictOf(l.elements[index])
-	l.set(index, in)
-	return in
-}
-
-// list returns a member of d, which is an array from then on.
-func (d *dict) list(key string) *items {
-	l, ok := d.members[key].(*items)
-	if !ok {
-		l = new(items)
-		raw, _ := d.members[key].([]byte)
-		for value := range array(raw) {
-			l.set(l.next, value)
+	case kind == growsArray:
+		for value := range array(before) {
+			n.element(n.next).raw = value
 		}
-		d.set(key, l)
+	case kind == growsString && len(before) > 0 && before[0] == '"':
+		n.text = append(n.text, before[1:len(before)-1]...)
 	}
-	return l
 }
 
-// setAll sets the members of d to those of o, but for the ones that are null and those under other.
-func (d *dict) setAll(o *object.Object, other ...string) {
+// member returns the member of n with that key; n is an object from then on.
+func (n *node) member(key []byte) *node {
+	if n.kind == growsObject && n.members[string(key)] != nil {
+		return n.members[string(key)]
+	}
+	return n.child(string(key))
+}
+
+// child is member for a key that is text.
+func (n *node) child(key string) *node {
+	n.grow(growsObject)
+	c := n.members[key]
+	if c == nil {
+		if n.members == nil {
+			n.members = make(map[string]*node)
+		}
+		c = new(node)
+		n.keys, n.members[key] = append(n.keys, key), c
+	}
+	return c
+}
+
+// element returns the element of n with that index; n is an array from then on.
+func (n *node) element(index int64) *node {
+	n.grow(growsArray)
+	c := n.elements[index]
+	if c == nil {
+		if n.elements == nil {
+			n.elements = make(map[int64]*node)
+		}
+		c = new(node)
+		n.elements[index], n.next = c, max(n.next, index+1)
+	}
+	return c
+}
+
+// setAll sets the members of n to those of o, but for the ones that are null and those under other.
+func (n *node) setAll(o *object.Object, other ...string) {
+	n.grow(growsObject)
 	for key, value := range o.Members() {
 		if value[0] != 'n' && !slices.Contains(other, string(key)) {
-			d.keep(key, value)
+			n.member(key).put(value)
 		}
 	}
 }
@@ -108,76 +108,70 @@ func (d *dict) setAll(o *object.Object, other ...string) {
 // merge takes deltas of the members of o, but for those under other: strings continue, objects and arrays are merged
 // member by member and by the index of their elements, and any other value replaces what there was. Names do not
 // continue: servers repeat them.
-func (d *dict) merge(o *object.Object, other ...string) {
+func (n *node) merge(o *object.Object, other ...string) {
+	n.grow(growsObject)
 	for key, value := range o.Members() {
-		before := d.members[string(key)]
+		if slices.Contains(other, string(key)) {
+			continue
+		}
+		c := n.member(key)
 		isName := string(key) == "id" || string(key) == "type" || string(key) == "role" || string(key) == "name"
-		switch t, _ := before.(*text); {
-		case slices.Contains(other, string(key)):
-		case before != nil && (value[0] == 'n' || isName && string(value) == `""`):
-		case value[0] == '"' && t != nil && !t.isJSON && !isName:
-			t.add(value)
+		switch {
+		case !c.empty() && (value[0] == 'n' || isName && string(value) == `""`):
 		case value[0] == '"' && !isName:
-			d.join(string(key), value, false)
+			c.join(value, growsString)
 		case value[0] == '{':
-			d.dict(string(key)).merge(object.Of("", value))
+			c.merge(object.Of("", value))
 		case value[0] == '[':
-			l := d.list(string(key))
+			c.grow(growsArray)
 			for v := range array(value) {
 				o := object.Of("", v)
 				if at := o.Count("index"); at != nil {
-					l.dict(*at).merge(o, "index")
+					c.element(*at).merge(o, "index")
 				} else {
-					l.set(l.next, bytes.Clone(v))
+					c.element(c.next).put(v)
 				}
 			}
 		default:
-			d.keep(key, value)
+			c.put(value)
 		}
 	}
 }
 
 // join continues a string, or the JSON value that strings spell. What is no string is the value.
-func (d *dict) join(key string, value []byte, isJSON bool) {
+func (n *node) join(value []byte, kind byte) {
 	if value[0] != '"' {
-		d.set(key, bytes.Clone(value))
+		n.put(value)
 		return
 	}
-	t, ok := d.members[key].(*text)
-	if !ok || t.isJSON != isJSON {
-		t = &text{isJSON: isJSON}
-		if before, _ := d.members[key].([]byte); !isJSON && len(before) > 0 && before[0] == '"' {
-			t.pieces = bytes.Clone(before[1 : len(before)-1])
-		}
-		d.set(key, t)
-	}
-	t.add(value)
+	n.grow(kind)
+	n.text = append(n.text, value[1:len(value)-1]...)
 }
 
-// add continues t with a string.
-func (t *text) add(value []byte) { t.pieces = append(t.pieces, value[1:len(value)-1]...) }
-
-// appendNode appends the JSON of n.
-func appendNode(dst []byte, n node) []byte {
-	switch n := n.(type) {
-	case []byte:
-		return append(dst, n...)
-	case *dict:
+// appendTo appends the JSON of n.
+func (n *node) appendTo(dst []byte) []byte {
+	switch n.kind {
+	case 0:
+		return append(dst, n.raw...)
+	case growsObject:
 		dst = append(dst, '{')
 		for _, key := range n.keys {
-			dst = append(appendNode(append(rawjson.Quote(dst, key), ':'), n.members[key]), ',')
+			if c := n.members[key]; !c.empty() {
+				dst = append(c.appendTo(append(rawjson.Quote(dst, key), ':')), ',')
+			}
 		}
 		return append(bytes.TrimSuffix(dst, []byte{','}), '}')
-	case *items:
+	case growsArray:
 		dst = append(dst, '[')
 		for _, index := range slices.Sorted(maps.Keys(n.elements)) {
-			dst = append(appendNode(dst, n.elements[index]), ',')
+			if c := n.elements[index]; !c.empty() {
+				dst = append(c.appendTo(dst), ',')
+			}
 		}
 		return append(bytes.TrimSuffix(dst, []byte{','}), ']')
 	}
-	t := n.(*text)
-	quoted := append(append([]byte{'"'}, t.pieces...), '"')
-	if !t.isJSON {
+	quoted := append(append([]byte{'"'}, n.text...), '"')
+	if n.kind == growsString {
 		return append(dst, quoted...)
 	}
 	inner := bytes.TrimSpace(rawjson.AppendString(nil, quoted))
