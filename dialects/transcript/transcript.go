@@ -99,7 +99,11 @@ type place struct {
 }
 
 func digestOf(parts ...string) digest {
-	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
+	text := make([]byte, 0, 128)
+	for _, p := range parts {
+		text = append(append(text, p...), 0)
+	}
+	sum := sha256.Sum256(text)
 	return digest(sum[:len(digest{})])
 }
 
