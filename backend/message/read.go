@@ -164,7 +164,10 @@ func parts(top *object.Object, list []genaijson.Part) (out []Part) {
 			o.Use("id", "annotations", "state", "logprobs", "status", "index", "thought", "modality")
 			p.Extra = o.Unread()
 		}
-		out = append(out, p)
+		if out = append(out, p); p.Kind == ToolCall && o.Text("state") == "output-denied" { // the AI SDK sends this text
+			denied := []Part{{Kind: Text, Text: "Tool execution denied."}}
+			out = append(out, Part{Kind: ToolResult, ID: p.ID, Name: p.Name, IsError: true, Parts: denied})
+		}
 	}
 	return out
 }

@@ -3,7 +3,7 @@
 // a preview of a bounded size.
 //
 // It reads the spellings of phi-core, clark-agent, Anthropic, OpenAI (chat messages and items of the responses API),
-// Gemini, Bedrock, Ollama, the AI SDK, content blocks of ACP, and the standard itself, each recognized by its keys alone:
+// Gemini, Bedrock, Ollama, the AI SDK, content blocks of ACP, and the standard itself, each recognized by its keys:
 //
 //	text, reasoning     parts of these types
 //	a call of a tool    tool_call{id, name, arguments}; arguments that are a JSON text inside a string become that JSON

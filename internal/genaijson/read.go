@@ -333,12 +333,8 @@ func (r *reader) uiTool(o *object.Object, name string) bool {
 	r.add(o, p)
 	p.Type, p.key, p.Content = "tool_call_response", "response", o.Raw("errorText", "output")
 	p.IsError = o.Has("errorText")
-	switch state := o.Text("state"); {
-	case p.Content != nil:
-	case state == "output-available":
+	if p.Content == nil && o.Text("state") == "output-available" {
 		p.Content = null
-	case state == "output-denied":
-		p.IsError, p.Content = true, []byte(`"Tool execution denied."`)
 	}
 	if !r.oneRole {
 		p.Role = "tool"
