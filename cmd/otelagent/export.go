@@ -38,8 +38,8 @@ var exportFormats = []exportFormat{
 
 // exportOptions say what to write, how and where to.
 type exportOptions struct {
-	format, to, since string
-	all, partial      bool
+	format, to, since    string
+	all, partial, strict bool
 }
 
 func (a *app) exportCommand() *cobra.Command {
@@ -60,9 +60,9 @@ func (a *app) exportCommand() *cobra.Command {
   phi-core     the session file that phi-core itself saves and loads
 
 They need the content: send with --capture content. Values that the rows of the
-guide have no column for stand under additional keys and on additional lines.
-SESSION is as in 'otelagent show'. --all and --since write one file a session
-into the directory of --to.`,
+guide have no column for stand under additional keys and on additional lines;
+--strict-guide writes none of these. SESSION is as in 'otelagent show'. --all
+and --since write one file a session into the directory of --to.`,
 		Example: `  otelagent export last --format json | jq '.messages[].parts[].data_json | fromjson'
   otelagent export last --format phi-core -o session.json
   otelagent export --since 24h --format jsonl -o ./sessions/`,
@@ -78,6 +78,8 @@ into the directory of --to.`,
 				wrong.addf("--format is missing: want %s", formats)
 			case i < 0:
 				wrong.addf("--format %s: want %s", o.format, formats)
+			case o.strict && !slices.Contains([]string{"json", "jsonl", "csv"}, o.format):
+				wrong.addf("--strict-guide is for json, jsonl and csv")
 			}
 			since, err := parseSince(o.since)
 			wrong.note(err)
@@ -102,6 +104,8 @@ into the directory of --to.`,
 	c.Flags().StringVar(&o.since, "since", "", "write the sessions with an event "+sinceHelp)
 	c.Flags().BoolVar(&o.partial, "partial", false,
 		"omit what was not captured, did not arrive, or the format cannot hold, instead of failing")
+	c.Flags().BoolVar(&o.strict, "strict-guide", false,
+		"of json, jsonl and csv write what the agent guide defines and nothing else")
 	return c
 }
 
@@ -214,7 +218,7 @@ func (e *exporting) file(ctx context.Context, key session.Key, path string) (mis
 // session writes a session with the content, and the parent session, that the database has.
 func (e *exporting) session(ctx context.Context, w io.Writer, s session.Tree) ([]export.Missing, error) {
 	var failed error
-	o := export.Options{Partial: e.partial}
+	o := export.Options{Partial: e.partial, Strict: e.strict}
 	o.Session = func(id string) *session.Session {
 		other, err := e.db.Tree(ctx, session.Key{Tenant: s.Tenant, ID: id})
 		if failed = firstError(failed, err); err != nil || len(other.Runs) == 0 {

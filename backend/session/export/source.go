@@ -106,3 +106,22 @@ func (g *Guide) sourceRow(typ RowType, raw []byte, further object) Row {
 	}
 	return r
 }
+
+// strict makes a row one of the guide alone, without the key of otelagent in its metadata. It returns false for rows of
+// further types.
+func (r *Row) strict() bool {
+	o := parse(r.JSON)
+	for i, m := range o {
+		inner, isText := text(m.value)
+		if !isText {
+			inner = string(m.value)
+		}
+		if meta := parse([]byte(inner)); strings.TrimSuffix(m.key, "_json") == "metadata" && meta.get(extensionKey) != nil {
+			if o[i].value = meta.without(extensionKey).bytes(); isText {
+				o[i].value = quote(string(o[i].value))
+			}
+		}
+	}
+	r.JSON, r.Further = o.bytes(), nil
+	return r.Type == RowSession || r.Type == RowMessage || r.Type == RowPart
+}

@@ -81,8 +81,8 @@ func NewWorker(st store.Store, onError func(error)) *Worker {
 	return w
 }
 
-// TouchBatch informs the worker that a batch was Put. The worker projects a session of which the batch ends a run within
-// half a second. TouchBatch does not block and keeps nothing of the batch. After Close it does nothing.
+// TouchBatch informs the worker that a batch was Put. The worker projects a session of which the batch ends a run
+// within half a second. TouchBatch does not block and keeps nothing of the batch. After Close it does nothing.
 func (w *Worker) TouchBatch(b session.Batch) {
 	now := time.Now()
 	w.mu.Lock()
