@@ -50,7 +50,8 @@ func parse(t testing.TB, text string) (d document) {
 	return d
 }
 
-// BenchmarkOpenCode reads a document and a database with the same messages; the floor is 60 MB/s.
+// BenchmarkOpenCode reads a document, as it is exported and without blanks, and a database with the same messages; the
+// floor is 60 MB/s.
 func BenchmarkOpenCode(b *testing.B) {
 	export := readDocument(b, "opencode/testdata/"+mainExport)
 	var messages []any
@@ -66,11 +67,12 @@ func BenchmarkOpenCode(b *testing.B) {
 	export["messages"] = messages
 	dir := b.TempDir()
 	write(b, dir+"/ses_long.json", must(json.Marshal(export))(b))
+	write(b, dir+"/ses_indented.json", must(json.MarshalIndent(export, "", "  "))(b))
 	db := openCodeDB(b, dir+"/opencode.db")
 	must(db.Exec("BEGIN"))(b)
 	insert(b, db, export, len(messages))
 	must(db.Exec("COMMIT"))(b)
-	for _, name := range []string{"ses_long.json", "opencode.db"} {
+	for _, name := range []string{"ses_indented.json", "ses_long.json", "opencode.db"} {
 		a := openCode(b)
 		families := a.families(b, dir+"/"+name)
 		b.Run(name, func(b *testing.B) {

@@ -82,13 +82,9 @@ func NewDecoder(opts ...input.Option) *transcript.Decoder {
 // digest is made of the lines of a thread up to one.
 type digest [16]byte
 
-func digestOf(parts ...[]byte) (d digest) {
-	sum := sha256.New()
-	for _, part := range parts {
-		_, _ = sum.Write(part)
-	}
-	copy(d[:], sum.Sum(nil))
-	return d
+func digestOf(parts ...[]byte) digest {
+	sum := sha256.Sum256(bytes.Join(parts, nil))
+	return digest(sum[:len(digest{})])
 }
 
 // line reads one line: {"timestamp":…,"ordinal":…,"type":…,"payload":{…}}.

@@ -72,7 +72,7 @@ func Members(members ...any) (object []byte) {
 
 // Array returns elements as a JSON array.
 func Array(elements [][]byte) []byte {
-	return append(append([]byte{'['}, bytes.Join(elements, []byte{','})...), ']')
+	return slices.Concat([]byte{'['}, bytes.Join(elements, []byte{','}), []byte{']'})
 }
 
 // Merge returns the members of two JSON objects, of which either may be nil, as one.

@@ -23,7 +23,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -37,6 +36,7 @@ import (
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/transcript"
 	"github.com/otelagent/otelagent/internal/object"
+	"github.com/otelagent/otelagent/internal/rawjson"
 )
 
 // Dialect is the name of this dialect in RunInfo.Dialect.
@@ -101,18 +101,29 @@ type reader struct {
 
 // export reads what 'opencode export' writes: {"info": session, "messages": [{"info": message, "parts": [part]}]}.
 func (d *reader) export(value []byte) {
-	o := object.Of("", value)
-	d.row("session", "", "info", o.Raw("info"))
-	for i, text := range o.List("messages") {
-		place := object.Element("messages", i)
-		m := object.Of(place, text)
-		d.row("message", "", place+".info", m.Raw("info"))
-		for j, part := range m.List("parts") {
-			d.row("part", "", object.Element(place+".parts", j), part)
-		}
-		d.RejectProblems("", m)
+	c := rawjson.NewCursor(value, object.MaxDepth)
+	d.members(&c, "", "session", "messages", func(place string) {
+		d.members(&c, place+".", "message", "parts", func(place string) { d.row("part", "", place, c.Value()) })
+	})
+}
+
+// members reads an object with a row of a kind, and a list behind it.
+func (d *reader) members(c *rawjson.Cursor, place, kind, list string, element func(place string)) {
+	if c.Peek() != '{' {
+		d.row(kind, "", place+"info", c.Value())
 	}
-	d.RejectProblems("", o)
+	for c.Open('{'); c.More('}'); {
+		switch key := c.Key(); {
+		case string(key) == "info":
+			d.row(kind, "", place+"info", c.Value())
+		case string(key) == list && c.Open('['):
+			for i := 0; c.More(']'); i++ {
+				element(object.Element(place+list, i))
+			}
+		default:
+			c.Value()
+		}
+	}
 }
 
 // row reads a row or document: a session, a message of an id that may stand in it, or a part. Place is where it stands.
@@ -152,11 +163,17 @@ func (d *reader) tooLong(place string) {
 // compact returns JSON without blanks between its tokens: the layouts differ in these. What is written by a program has
 // either none or line ends.
 func compact(text []byte) []byte {
-	var b bytes.Buffer
-	if bytes.IndexByte(text, '\n') < 0 || json.Compact(&b, text) != nil {
+	if bytes.IndexByte(text, '\n') < 0 || rawjson.Valid(text, object.MaxDepth) != nil {
 		return text
 	}
-	return b.Bytes()
+	out, quoted, escaped := make([]byte, 0, len(text)), false, false
+	for _, b := range text {
+		quoted = quoted != (b == '"' && !escaped)
+		if escaped = b == '\\' && !escaped; quoted || b > ' ' {
+			out = append(out, b)
+		}
+	}
+	return out
 }
 
 // Tables are those of a database of OpenCode that are read.
