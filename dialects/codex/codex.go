@@ -73,7 +73,8 @@ func head(_ string, text []byte) (h transcript.Head) {
 // NewDecoder returns a Decoder of the rollouts of a family, parents before the threads that copy them or that they
 // spawned.
 func NewDecoder(opts ...input.Option) *transcript.Decoder {
-	return transcript.NewDecoder(Dialect, opts, func(d *transcript.Decoder, _ transcript.File) (input.Reader, func() error) {
+	return transcript.NewDecoder(Dialect, opts, func(d *transcript.Decoder, _ transcript.File) (input.Reader,
+		func() error) {
 		t := &thread{e: d}
 		return input.Reader{Line: d.Objects("timestamp:time! type! payload:object!", t.line), End: t.atEnd}, nil
 	})
