@@ -19,9 +19,9 @@
 //     it.
 //   - A call of a model is a turn. Calls that repeat one that failed (ModelRetryConfig) are attempts of its turn.
 //   - A tool that interrupts (tool.Interrupt) is skipped and asks for permission. In the run that resumes it, the data
-//     for it is the decision: a bool, or a struct or map with a bool named Approved. Other data is no decision. That run
-//     continues the one that was interrupted, in its session: a session value of package adk, otelagent.run.NAME, names
-//     both in the checkpoint.
+//     for it is the decision: a bool, or a struct or map with a bool named Approved. Other data is no decision.
+//   - The run that resumes an interrupted one continues it, in its session. A session value of package adk,
+//     otelagent.run.NAME, names both in the checkpoint.
 //
 // Eino has no name for a conversation: [WithSession] gives it one. Without it, each run that nothing encloses is a
 // session of its own, and so is an agent that another one transfers to.

@@ -131,8 +131,8 @@ func resumption(invocation string, n int) string {
 	return fmt.Sprint(invocation, "-", n)
 }
 
-// resumed returns with which event, the answer that the user gives now, the invocation goes on, and with which it did so
-// before: 0 for an invocation that begins.
+// resumed returns with which event, the answer that the user gives now, the invocation goes on, and with which it did
+// so before: 0 for an invocation that begins.
 func resumed(ctx beginning) (at, before int) {
 	c, s := ctx.UserContent(), ctx.Session()
 	if s == nil || !answers(c) {
@@ -156,7 +156,9 @@ func resumed(ctx beginning) (at, before int) {
 
 // answers reports whether a message has the result of a call.
 func answers(c *genai.Content) bool {
-	return c != nil && slices.ContainsFunc(c.Parts, func(p *genai.Part) bool { return p != nil && p.FunctionResponse != nil })
+	return c != nil && slices.ContainsFunc(c.Parts, func(p *genai.Part) bool {
+		return p != nil && p.FunctionResponse != nil
+	})
 }
 
 // parents adds the agents below a.

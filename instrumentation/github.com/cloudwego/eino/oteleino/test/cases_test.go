@@ -407,8 +407,8 @@ func TestApproval(t *testing.T) {
 	}
 }
 
-// A run that resumes another is in the session of that, which the checkpoint names: also in a process that has a handler
-// of its own and gives the conversation no name, and through several interrupts.
+// A run that resumes another is in the session of that, which the checkpoint names: also in a process with a handler of
+// its own that gives the conversation no name, and through several interrupts.
 func TestResumedElsewhere(t *testing.T) {
 	s := set(t, first(t, calls("send"), calls("send")), content)
 	store := &memory{}
