@@ -265,30 +265,31 @@ func withRole(name, body string) string {
 // spread takes an attribute of a list of messages that is spread over keys LIST.N.PATH, as older instrumentations write
 // them: it puts the value into lists, as members named by the steps of the path. It returns false for any other one.
 func (d *decoder) spread(lists map[string]map[string]any, m *foreign.Match, key string, v pcommon.Value) bool {
-	for i := range len(key) - 1 {
-		if key[i] != '.' || key[i+1] < '0' || key[i+1] > '9' || m.Class(key[:i]) != foreign.Messages {
-			continue
-		}
-		path := strings.Split(valid(key[i+1:]), ".")
-		if d.withoutContent || len(path) > maxDepth || deep(v, maxDepth) {
-			return true
-		}
-		if lists[key[:i]] == nil {
-			lists[key[:i]] = map[string]any{}
-		}
-		at := lists[key[:i]]
-		for _, step := range path[:len(path)-1] {
-			next, ok := at[step].(map[string]any)
-			if !ok {
-				next = map[string]any{}
-				at[step] = next
-			}
-			at = next
-		}
-		at[path[len(path)-1]] = cmp.Or[any](d.value(v, key).Any(), "")
+	i := 0
+	for i < len(key) && (key[i] != '.' || m.Class(key[:i]) != foreign.Messages) {
+		i++
+	}
+	if i+1 >= len(key) || key[i+1] < '0' || key[i+1] > '9' {
+		return false
+	}
+	path := strings.Split(valid(key[i+1:]), ".")
+	if d.withoutContent || len(path) > maxDepth || deep(v, maxDepth) {
 		return true
 	}
-	return false
+	if lists[key[:i]] == nil {
+		lists[key[:i]] = map[string]any{}
+	}
+	at := lists[key[:i]]
+	for _, step := range path[:len(path)-1] {
+		next, ok := at[step].(map[string]any)
+		if !ok {
+			next = map[string]any{}
+			at[step] = next
+		}
+		at = next
+	}
+	at[path[len(path)-1]] = cmp.Or[any](d.value(v, key).Any(), "")
+	return true
 }
 
 // nested returns a tree of members with lists where all names are numbers. An element with nothing but an object, such
@@ -298,29 +299,26 @@ func nested(v any) any {
 	if !ok {
 		return v
 	}
-	list := true
-	for name, e := range m {
-		m[name] = nested(e)
-		list = list && strings.Trim(name, "0123456789") == ""
-	}
-	if !list {
-		return m
-	}
-	var out []any
-	for _, name := range slices.SortedFunc(maps.Keys(m), func(a, b string) int {
+	names := slices.SortedFunc(maps.Keys(m), func(a, b string) int {
 		return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b))
-	}) {
-		e := m[name]
-		if of, ok := e.(map[string]any); ok && len(of) == 1 {
+	})
+	isList := strings.Trim(strings.Join(names, ""), "0123456789") == ""
+	var list []any
+	for _, name := range names {
+		e := nested(m[name])
+		if of, ok := e.(map[string]any); ok && isList && len(of) == 1 {
 			for _, only := range of {
 				if _, ok := only.(map[string]any); ok {
 					e = only
 				}
 			}
 		}
-		out = append(out, e)
+		m[name], list = e, append(list, e)
 	}
-	return out
+	if isList {
+		return list
+	}
+	return m
 }
 
 // json returns a value as text: a string as it is, any other as JSON; empty where it is nested too deep.
