@@ -37,7 +37,7 @@ func (t *Table) Map(rows []session.Row, want session.Key) []session.Row {
 // mapper is one call of Map.
 type mapper struct {
 	want session.Key
-	all  []*record // in an order that depends on the set alone; after link parents come first
+	all  []*record // in an order that depends on the set alone; after link spans come first, parents before children
 	// ordered are all records by time, those of spans first.
 	ordered []*record
 	spans   map[spanKey]*record
@@ -143,7 +143,7 @@ func (m *mapper) link() {
 			}
 		}
 	}
-	slices.SortStableFunc(m.all, func(a, b *record) int { return cmp.Compare(a.depth, b.depth) })
+	slices.SortStableFunc(m.all, func(a, b *record) int { return cmp.Or(spansFirst(a, b), cmp.Compare(a.depth, b.depth)) })
 	for _, r := range m.all {
 		if r.rule.Leaf && r.kids > 0 {
 			r.role = roleLink

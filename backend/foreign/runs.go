@@ -112,10 +112,13 @@ func (m *mapper) put(r *record, in *run) {
 
 // place finds the run of each record: of spans by what is around them, of log records by span, key, trace or order.
 func (m *mapper) place() {
-	m.nameRuns()
+	talk := m.nameRuns()
 	var late []*record
-	talk := map[session.TraceID]bool{} // traces with a turn that has no run
-	for _, r := range m.all {
+	logs := slices.IndexFunc(m.all, func(r *record) bool { return r.log })
+	for i, r := range m.all {
+		if i == logs {
+			m.meet()
+		}
 		key, agent := r.text("run"), r.text("agent")
 		inTool := r.in != nil && r.in.role == roleTool
 		switch {
@@ -133,39 +136,33 @@ func (m *mapper) place() {
 			m.put(r, r.in.run)
 		case cmp.Or(key, r.inKey) != "":
 			m.put(r, m.run(m.keyName(r, cmp.Or(key, r.inKey))))
-		default:
+		case !r.log && talk[r.row.Trace]:
+			m.put(r, m.run(runName{r.key, r.row.Trace.String(), r.row.Trace}))
+		default: // also tool calls that have a trace to themselves
 			late = append(late, r)
-			talk[r.row.Trace] = talk[r.row.Trace] || r.role == roleTurn
 		}
 	}
 	slices.SortFunc(late, compareRecords)
-	m.placeLogs(slices.DeleteFunc(late, func(r *record) bool { // also tool calls that have a trace to themselves
-		if !r.log && talk[r.row.Trace] {
-			m.put(r, m.run(runName{r.key, r.row.Trace.String(), r.row.Trace}))
-		}
-		return r.run != nil
-	}))
+	m.placeLogs(late)
 	for _, r := range m.all {
 		if r.run == nil && r.in != nil && r.in.run != nil && r.role != roleLink && r.role != roleContent {
 			m.put(r, r.in.run)
 		}
 	}
-	m.meet()
 }
 
-// nameRuns makes the runs that have a span, and notes by which names records know runs.
-func (m *mapper) nameRuns() {
-	spanned := map[runName]bool{}
+// nameRuns makes the runs that have a span, and notes by which names records know runs. It returns the traces with a turn
+// that has no run.
+func (m *mapper) nameRuns() map[session.TraceID]bool {
+	spanned, talk := map[runName]bool{}, map[session.TraceID]bool{}
 	for _, r := range m.ordered { // those of spans first
 		name := runName{key: r.key, id: r.text("run")}
 		spanned[name] = spanned[name] || r.isRun() || r.in != nil
 		if r.role == roleStart && name.id != "" && !spanned[name] {
 			m.begins[name] = append(m.begins[name], r.start)
 		}
-	}
-	alias := func(name runName, n *run) { // a later run that uses a key again is one of its own
-		if name.id != "" && m.runs[name] == nil {
-			m.runs[name], n.runName = n, name
+		if r.role == roleTurn && !r.log && r.in == nil && name.id == "" && r.inKey == "" && r.text("agent") == "" {
+			talk[r.row.Trace] = true
 		}
 	}
 	for _, r := range m.all {
@@ -180,14 +177,22 @@ func (m *mapper) nameRuns() {
 			if n.rec = cmp.Or(n.rec, r); inTool {
 				n.call = cmp.Or(n.call, r.in)
 			}
-			alias(m.keyName(r, r.text("run")), n)
+			m.alias(m.keyName(r, r.text("run")), n)
 			m.put(r, n)
 		case r.in == nil || r.role == roleLink || r.role == roleContent || r.same != nil:
 		case !inTool && r.log && r.in.in == nil && r.in.key == r.key: // other records of the prompt may stand on no span
-			alias(m.keyName(r, r.text("run")), r.in.run)
+			m.alias(m.keyName(r, r.text("run")), r.in.run)
 		case inTool && !r.log && r.role != rolePermission && r.text("agent") != "":
-			alias(runName{key: r.key, id: r.text("agent")}, m.callRun(r.key, r.in))
+			m.alias(runName{key: r.key, id: r.text("agent")}, m.callRun(r.key, r.in))
 		}
+	}
+	return talk
+}
+
+// alias makes a name that no run has that of a run. A later run that uses a key again is one of its own.
+func (m *mapper) alias(name runName, n *run) {
+	if name.id != "" && m.runs[name] == nil {
+		m.runs[name], n.runName = n, name
 	}
 }
 
@@ -250,41 +255,24 @@ func (m *mapper) placeLogs(logs []*record) {
 	}
 }
 
-// meet makes one run of one of log records and one of spans that report one call or reply, where only one of each does.
+// meet notes that the run of a call or reply that log records report is the one run whose spans report it, too.
 func (m *mapper) meet() {
 	type report struct {
-		key       session.Key
-		log, turn bool
-		id        string
+		key  session.Key
+		turn bool
+		id   string
 	}
-	runs, into := only[report]{}, map[*run]*run{}
-	of := func(r *record, log bool) report {
-		return report{r.key, log, r.role == roleTurn || r.role == roleContent, r.id}
-	}
+	of := func(r *record) report { return report{r.key, r.role == roleTurn || r.role == roleContent, r.id} }
+	runs := only[report]{}
 	for _, r := range m.all {
-		if r.id != "" && r.run != nil {
-			runs.add(of(r, r.log), r.run.root())
+		if !r.log && r.id != "" && r.run != nil {
+			runs.add(of(r), r.run.root())
 		}
-	}
-	var whole func(n *run) *run
-	whole = func(n *run) *run {
-		if into[n] != nil {
-			into[n] = whole(into[n])
-		}
-		return cmp.Or(into[n], n)
 	}
 	for _, r := range m.all { // in an order of the set
-		a, b := whole(runs[of(r, true)]), whole(runs[of(r, false)])
-		if a == nil || b == nil || a == b || a.key != b.key {
-			continue
+		if n := runs[of(r)]; r.log && r.id != "" && n != nil {
+			m.alias(m.keyName(r, r.text("run")), n)
 		}
-		into[a], b.rec, b.call = b, cmp.Or(b.rec, a.rec), cmp.Or(b.call, a.call)
-		if b.include(a.first, a.last); a.trace == (session.TraceID{}) { // a key names it
-			b.runName = a.runName
-		}
-	}
-	for _, r := range m.all {
-		r.run = whole(r.run)
 	}
 }
 
