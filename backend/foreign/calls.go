@@ -283,10 +283,9 @@ func (m *mapper) attach() {
 			byID[reply{key, r.id}] = c
 		}
 	}
-	for _, r := range m.ordered {
-		if r.role != roleContent {
-			continue
-		}
+	contents := slices.DeleteFunc(slices.Clone(m.all), func(r *record) bool { return r.role != roleContent })
+	slices.SortFunc(contents, compareRecords)
+	for _, r := range contents {
 		if named := byID[reply{r.key, r.id}]; r.up != nil && (r.up.call != nil || r.sig == SpanEvent) {
 			r.call = r.up.call
 		} else if r.id != "" && named != nil {

@@ -36,17 +36,15 @@ func (t *Table) Map(rows []session.Row, want session.Key) []session.Row {
 
 // mapper is one call of Map.
 type mapper struct {
-	want session.Key
-	all  []*record // in an order that depends on the set alone; after link spans come first, parents before children
-	// ordered are all records by time, those of spans first.
-	ordered []*record
-	spans   map[spanKey]*record
-	traces  map[session.TraceID]*trace
-	runs    map[runName]*run
-	begins  map[runName][]int64 // by key, several only where none has a span
-	calls   []*call
-	list    []*run // the innermost first, after fold
-	out     []session.Row
+	want   session.Key
+	all    []*record // in an order that depends on the set alone; after link spans come first, parents before children
+	spans  map[spanKey]*record
+	traces map[session.TraceID]*trace
+	runs   map[runName]*run
+	begins map[runName][]int64 // by key, several only where none has a span
+	calls  []*call
+	list   []*run // the innermost first, after fold
+	out    []session.Row
 }
 
 // trace is what the records of one trace have in common.
@@ -110,8 +108,6 @@ func (m *mapper) read(table *Table, rows []session.Row) (own []session.Row) {
 		}
 	}
 	slices.SortFunc(m.all, compareRecords)
-	m.ordered = slices.Clone(m.all)
-	slices.SortStableFunc(m.ordered, spansFirst)
 	for _, t := range m.traces {
 		slices.SortFunc(t.ours, func(a, b interval) int { return cmp.Compare(a.start, b.start) })
 		for i := 1; i < len(t.ours); i++ {
@@ -208,7 +204,7 @@ func (r *record) mayBeIn(c *record) bool {
 		return r.role == roleTurn && r.lost() && c.rule != r.rule && c.row.Parent != r.row.Parent &&
 			(c.usage == nil || r.usage == nil || *c.usage == *r.usage)
 	case c.role == roleTool:
-		return r.isRun() && r.kids > 0 && c.row.Parent != r.row.Parent
+		return r.isRun() && c.row.Parent != r.row.Parent
 	}
 	return !r.isRun() || c.row.Parent != r.row.Parent
 }

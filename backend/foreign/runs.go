@@ -155,7 +155,7 @@ func (m *mapper) place() {
 // that has no run.
 func (m *mapper) nameRuns() map[session.TraceID]bool {
 	spanned, talk := map[runName]bool{}, map[session.TraceID]bool{}
-	for _, r := range m.ordered { // those of spans first
+	for _, r := range m.all {
 		name := runName{key: r.key, id: r.text("run")}
 		spanned[name] = spanned[name] || r.isRun() || r.in != nil
 		if r.role == roleStart && name.id != "" && !spanned[name] {
@@ -164,6 +164,9 @@ func (m *mapper) nameRuns() map[session.TraceID]bool {
 		if r.role == roleTurn && !r.log && r.in == nil && name.id == "" && r.inKey == "" && r.text("agent") == "" {
 			talk[r.row.Trace] = true
 		}
+	}
+	for _, times := range m.begins {
+		slices.Sort(times)
 	}
 	for _, r := range m.all {
 		inTool := r.in != nil && r.in.role == roleTool
