@@ -172,7 +172,7 @@ func (c *call) settle() {
 		if r.log == c.recs[0].log {
 			c.end = r.end
 		}
-		if r.usage != nil && (c.usage == nil || c.usage.log == r.log || r.counted() > c.usage.counted()) {
+		if r.usage != nil && (c.usage == nil || c.usage.log == r.log || r.told > c.usage.told) {
 			c.usage = r
 		}
 	}
@@ -180,14 +180,6 @@ func (c *call) settle() {
 		c.end = c.usage.end
 	}
 	c.end = max(c.end, c.start)
-}
-
-// counted returns how many counts a record reports.
-func (r *record) counted() (n int) {
-	for _, f := range usageFields {
-		n += bit(!r.value(f).IsZero())
-	}
-	return n
 }
 
 // name returns the longest name that a record has: some name tools of MCP servers all alike.

@@ -27,7 +27,7 @@ func (m *mapper) fold() {
 		}
 		switch r.role {
 		case roleRun, roleStart:
-			n.isRun = n.isRun || len(m.trace(r.row.Trace).kinds) == 0 || r.log
+			n.isRun = n.isRun || m.trace(r.row.Trace).own == 0 || r.log
 			if r.role == roleStart {
 				n.recs = append(n.recs, r)
 			}

@@ -53,8 +53,8 @@ type trace struct {
 	unnamed   bool                // some record names none
 	calls     int                 // runs, turns and tool calls
 	responses map[string]bool     // ids of replies
-	kinds     map[session.SpanID]session.Kind
-	ours      []interval // of turns and tool calls of this format, by start; each ends as late as those before it
+	own       int                 // rows of this format
+	ours      []interval          // of turns and tool calls of this format, by start; each ends as late as those before it
 }
 
 type interval struct{ start, end int64 }
@@ -68,7 +68,7 @@ func (t *trace) covers(at int64) bool {
 func (m *mapper) trace(id session.TraceID) *trace {
 	t := m.traces[id]
 	if t == nil {
-		t = &trace{names: map[session.Key]int{}, responses: map[string]bool{}, kinds: map[session.SpanID]session.Kind{}}
+		t = &trace{names: map[session.Key]int{}, responses: map[string]bool{}}
 		m.traces[id] = t
 	}
 	return t
@@ -84,7 +84,7 @@ func (m *mapper) read(table *Table, rows []session.Row) (own []session.Row) {
 		switch old := m.spans[k]; {
 		case row.Kind != session.KindForeign:
 			t := m.trace(row.Trace)
-			t.kinds[row.Span] = row.Kind
+			t.own++
 			t.names[row.Session]++
 			if row.Kind == session.KindTurn || row.Kind == session.KindToolCall {
 				t.ours = append(t.ours, interval{row.Start, cmp.Or(row.End, math.MaxInt64)}) // without an end it is open
@@ -217,10 +217,8 @@ const conversationID = "gen_ai.conversation.id"
 func (m *mapper) around() {
 	for _, r := range m.all {
 		t := m.trace(r.row.Trace)
-		if r.named {
+		if t.unnamed = t.unnamed || !r.named; r.named {
 			t.names[r.key]++
-		} else {
-			t.unnamed = true
 		}
 		if r.role == roleTurn || r.role == roleTool || r.isRun() {
 			t.calls++
@@ -284,8 +282,7 @@ func (m *mapper) around() {
 			r.utility = r.utility || up.rule.Utility
 			r.inKey = cmp.Or(r.inKey, up.text("run"))
 		}
-		kind := t.kinds[r.row.Parent]
-		r.hidden = r.hidden || kind == session.KindTurn || kind == session.KindToolCall || t.covers(r.start)
+		r.hidden = r.hidden || t.covers(r.start)
 		inTool := r.in != nil && r.in.role == roleTool
 		switch {
 		case r.hidden, r.role == roleWrapper && r.in != nil && !inTool:

@@ -28,6 +28,7 @@ type record struct {
 	bound bool        // the record has no time
 	order int64
 	usage *spans.Usage
+	told  int    // how many counts it reports
 	id    string // of the call: of a turn that of the reply
 
 	up      *record // nearest record around it
@@ -61,7 +62,7 @@ func (r *record) read(t *Table) bool {
 		return false
 	}
 	r.role, r.named = r.rule.Role, !strings.HasPrefix(row.Session.ID, tracePrefix)
-	r.order, _ = r.count("order")
+	r.order, _ = count(r.value("order"))
 	r.order = cmp.Or(r.order, row.Seq)
 	r.start, r.end = row.Start, row.End
 	if r.log {
@@ -77,7 +78,7 @@ func (r *record) read(t *Table) bool {
 	}
 	r.bound = r.end == 0 && r.start == 0
 	if r.role == roleTurn || r.isRun() {
-		r.usage = r.counts()
+		r.readUsage()
 	}
 	if r.id = r.text("call"); r.role == roleTurn || r.role == roleContent {
 		r.id = r.text("response")
@@ -104,8 +105,7 @@ func (r *record) value(f field) session.Value {
 func (r *record) text(f field) string { return r.value(f).Text() }
 
 // count returns a count: an int, a double without fraction, or either as text.
-func (r *record) count(f field) (int64, bool) {
-	v := r.value(f)
+func count(v session.Value) (int64, bool) {
 	if n, ok := v.Int(); ok {
 		return n, n >= 0
 	}
@@ -138,22 +138,16 @@ var usageFields = [5]field{"input", "output", "reasoning", "cache_read", "cache_
 // usageRule is how the record reports counts.
 func (r *record) usageRule() spans.UsageRule { return cmp.Or(r.rule.Usage, r.src.Usage) }
 
-// counts returns the counts of a record normalised by the rule of its source: input with cache, output with reasoning.
-// It returns nil if the record has neither input nor output.
-func (r *record) counts() *spans.Usage {
-	u := &spans.Usage{}
-	known := 0
+// readUsage reads the counts of a record, normalised by the rule of its source: input with cache, output with reasoning.
+// Without input and output it has none.
+func (r *record) readUsage() {
+	u, known := &spans.Usage{}, false
 	for i, n := range []*int64{&u.Input, &u.Output, &u.Reasoning, &u.CacheRead, &u.CacheWrite} {
-		found, ok := r.count(usageFields[i])
-		if ok {
+		if found, ok := count(r.value(usageFields[i])); ok {
 			*n = min(found, 1<<50) // sums stay in range
+			r.told++
+			known = known || i < 2
 		}
-		if ok && i < 2 {
-			known++
-		}
-	}
-	if known == 0 {
-		return nil
 	}
 	rule := r.usageRule()
 	if rule == spans.UsageRuleExcludesCache || rule == spans.UsageRuleExcludesCacheAndReasoning {
@@ -162,7 +156,9 @@ func (r *record) counts() *spans.Usage {
 	if rule == spans.UsageRuleExcludesReasoning || rule == spans.UsageRuleExcludesCacheAndReasoning {
 		u.Output += u.Reasoning
 	}
-	return u
+	if known {
+		r.usage = u
+	}
 }
 
 // compareRecords orders records by time, then by their own order, then by id.

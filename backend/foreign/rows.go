@@ -30,8 +30,8 @@ func (a *attrs) add(key attribute.Key, v session.Value) {
 
 func (a *attrs) text(key attribute.Key, s string) { a.add(key, session.StringValue(s)) }
 
-func (a *attrs) count(key attribute.Key, r *record, f field) {
-	if n, ok := r.count(f); ok {
+func (a *attrs) count(key attribute.Key, v session.Value) {
+	if n, ok := count(v); ok {
 		a.add(key, session.IntValue(n))
 	}
 }
@@ -241,9 +241,7 @@ func (m *mapper) writeTurn(n *run, t *call, input []string) {
 	a.add(spans.ProviderNameKey, pick(t.recs, "provider"))
 	a.text(spans.ResponseIDKey, pick(t.recs, "response").Text())
 	a.text(spans.TurnStopReasonKey, stopReason(pick(t.recs, "stop")))
-	for _, x := range slices.Backward(t.recs) {
-		a.count(spans.TurnAttemptsKey, x, "attempts")
-	}
+	a.count(spans.TurnAttemptsKey, pick(t.recs, "attempts"))
 	if ms, ok := pick(t.recs, "first_ms").Double(); ok && ms > 0 && ms < 1e12 {
 		a.add(spans.TimeToFirstChunkKey, session.DoubleValue(ms/1e3))
 	}
@@ -374,9 +372,9 @@ func (m *mapper) writeCompaction(n *run, r *record) {
 	var a attrs
 	a.text(spans.CompactionKindKeyKey, string(kind))
 	a.add(spans.CompactionTriggerKey, r.value("trigger"))
-	a.count(spans.CompactionInputTokensKey, r, "before")
-	a.count(spans.CompactionOutputTokensKey, r, "after")
-	a.count(spans.CompactionMessagesSummarizedKey, r, "removed")
+	a.count(spans.CompactionInputTokensKey, r.value("before"))
+	a.count(spans.CompactionOutputTokensKey, r.value("after"))
+	a.count(spans.CompactionMessagesSummarizedKey, r.value("removed"))
 	if ok, known := r.success(); known {
 		a.add(spans.CompactionAppliedKey, session.BoolValue(ok))
 	}

@@ -35,7 +35,6 @@ type Source struct {
 	RollUp     rollUp          `yaml:"roll_up"`
 	Utility    words           `yaml:"utility"`
 	AgentTools words           `yaml:"agent_tools"`
-	NoSession  words           `yaml:"no_session"`
 	Keep       words           `yaml:"keep"`
 
 	// Rules are the settings that the source is made of, as JSON: the value of RulesKey. Empty if there are none.
@@ -198,7 +197,6 @@ func (s *Source) add(b *Source) {
 	}
 	s.Utility, s.Keep = slices.Concat(s.Utility, b.Utility), slices.Concat(s.Keep, b.Keep)
 	s.AgentTools = slices.Concat(s.AgentTools, b.AgentTools)
-	s.NoSession = slices.Concat(s.NoSession, b.NoSession)
 }
 
 func (s *Source) compile() {
@@ -220,8 +218,10 @@ func (s *Source) compile() {
 			if name == noMore {
 				continue
 			}
-			attr, member, _ := strings.Cut(name, "#")
-			s.keys[f] = append(s.keys[f], key{attr, member})
+			attr, members, _ := strings.Cut(name, "#")
+			for member := range strings.SplitSeq(members, "|") {
+				s.keys[f] = append(s.keys[f], key{attr, member})
+			}
 			if old := s.classes[attr]; old == Drop || fields[f] < old {
 				s.classes[attr] = fields[f]
 			}

@@ -182,7 +182,7 @@ type Match struct {
 func (s *Source) match(get Get) Match {
 	for _, k := range s.keys["session"] {
 		id := get(k.attr).Str()
-		if id == "" || s.NoSession.match(id) {
+		if id == "" {
 			continue
 		}
 		if slices.ContainsFunc(s.keys["response"], func(k key) bool { return get(k.attr).Str() == id }) {
