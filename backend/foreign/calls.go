@@ -179,7 +179,6 @@ func (c *call) settle() {
 	if c.usage != nil && !c.usage.log && c.usage.end > 0 {
 		c.end = c.usage.end
 	}
-	c.end = max(c.end, c.start)
 }
 
 // name returns the longest name that a record has: some name tools of MCP servers all alike.

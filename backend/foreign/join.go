@@ -207,15 +207,14 @@ func (j *joiner) place(r *session.Row) bool {
 
 // counterpart finds the turn of a transcript that has the same tokens.
 func (j *joiner) counterpart(r *session.Row, turns []*session.Row) *session.Row {
-	tokens := func(r *session.Row) [2]session.Value {
-		return [2]session.Value{r.Attr(spans.GenAIUsageInputKey), r.Attr(spans.GenAIUsageOutputKey)}
+	in, out := spans.GenAIUsageInputKey, spans.GenAIUsageOutputKey
+	i := slices.IndexFunc(turns, func(t *session.Row) bool {
+		return !j.taken[t] && t.Attr(in) == r.Attr(in) && t.Attr(out) == r.Attr(out) && !r.Attr(in).IsZero()
+	})
+	if i < 0 {
+		return nil
 	}
-	for _, t := range turns {
-		if !j.taken[t] && tokens(t) == tokens(r) && !tokens(r)[0].IsZero() {
-			return t
-		}
-	}
-	return nil
+	return turns[i]
 }
 
 // enrich gives a row what its counterpart measured. Usage that is unknown, or less than the provider counted, is that
@@ -224,14 +223,10 @@ func enrich(to, from *session.Row) {
 	bound, _ := to.Attr(spans.UsageLowerBoundKey).Bool()
 	input := spans.GenAIUsageInputKey
 	usage := !from.Attr(input).IsZero() && (bound || to.Attr(input).IsZero())
-	var a attrs
-	for _, old := range to.Attrs {
-		if key := attribute.Key(old.Key); !usage || !slices.Contains(usageKeys, key) {
-			a.add(key, old.Value)
-		}
-	}
-	for _, key := range usageKeys {
-		if usage {
+	a := attrs(slices.Clone(to.Attrs))
+	if usage {
+		a = slices.DeleteFunc(a, func(old session.Attr) bool { return slices.Contains(usageKeys, attribute.Key(old.Key)) })
+		for _, key := range usageKeys {
 			a.add(key, from.Attr(key))
 		}
 	}

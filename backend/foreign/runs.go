@@ -154,14 +154,13 @@ func (m *mapper) place() {
 // nameRuns makes the runs that have a span, and notes by which names records know runs. It returns the traces with a turn
 // that has no run.
 func (m *mapper) nameRuns() map[session.TraceID]bool {
-	spanned, talk := map[runName]bool{}, map[session.TraceID]bool{}
+	talk := map[session.TraceID]bool{}
 	for _, r := range m.all {
-		name := runName{key: r.key, id: r.text("run")}
-		spanned[name] = spanned[name] || r.isRun() || r.in != nil
-		if r.role == roleStart && name.id != "" && !spanned[name] {
-			m.begins[name] = append(m.begins[name], r.start)
-		}
-		if r.role == roleTurn && !r.log && r.in == nil && name.id == "" && r.inKey == "" && r.text("agent") == "" {
+		switch key := r.text("run"); {
+		case r.in != nil:
+		case r.role == roleStart && key != "":
+			m.begins[runName{key: r.key, id: key}] = append(m.begins[runName{key: r.key, id: key}], r.start)
+		case r.role == roleTurn && !r.log && cmp.Or(key, r.inKey, r.text("agent")) == "":
 			talk[r.row.Trace] = true
 		}
 	}
