@@ -138,8 +138,8 @@ var usageFields = [5]field{"input", "output", "reasoning", "cache_read", "cache_
 // usageRule is how the record reports counts.
 func (r *record) usageRule() spans.UsageRule { return cmp.Or(r.rule.Usage, r.src.Usage) }
 
-// readUsage reads the counts of a record, normalised by the rule of its source: input with cache, output with reasoning.
-// Without input and output it has none.
+// readUsage reads the counts of a record, normalised by the rule of its source: input with cache, output with
+// reasoning. Without input and output it has none.
 func (r *record) readUsage() {
 	u, known := &spans.Usage{}, false
 	for i, n := range []*int64{&u.Input, &u.Output, &u.Reasoning, &u.CacheRead, &u.CacheWrite} {

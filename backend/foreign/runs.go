@@ -151,8 +151,8 @@ func (m *mapper) place() {
 	}
 }
 
-// nameRuns makes the runs that have a span, and notes by which names records know runs. It returns the traces with a turn
-// that has no run.
+// nameRuns makes the runs that have a span, and notes by which names records know runs. It returns the traces with a
+// turn that has no run.
 func (m *mapper) nameRuns() map[session.TraceID]bool {
 	talk := map[session.TraceID]bool{}
 	for _, r := range m.all {
