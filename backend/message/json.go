@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"reflect"
+	"strings"
 
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
@@ -64,5 +65,8 @@ func Encode(v any) []byte {
 	return bytes.TrimSuffix(b.Bytes(), []byte{'\n'})
 }
 
-// Quote writes a JSON string.
-func Quote(s string) []byte { return rawjson.Quote(nil, s) }
+// shortEscapes are the control characters that Quote spells with a letter.
+var shortEscapes = strings.NewReplacer(`\u0008`, `\b`, `\u0009`, `\t`, `\u000c`, `\f`, `\u000d`, `\r`, `\\`, `\\`)
+
+// Quote writes a JSON string as serde does.
+func Quote(s string) []byte { return []byte(shortEscapes.Replace(string(rawjson.Quote(nil, s)))) }

@@ -43,20 +43,19 @@ func AppendString(dst, raw []byte) []byte {
 	}
 }
 
-// Quote appends text as a JSON string to dst and escapes only what must be, as serde does. Bytes that are not UTF-8
-// become U+FFFD.
+// Quote appends text as a JSON string to dst. Bytes that are not UTF-8 become U+FFFD.
 func Quote(dst []byte, text string) []byte {
 	dst = append(slices.Grow(dst, len(text)+len(`""`)), '"')
 	for _, r := range text {
-		switch i := strings.IndexByte("\n\r\t\b\f", byte(r)); {
+		switch {
 		case r == '"' || r == '\\':
 			dst = append(dst, '\\', byte(r))
-		case r >= ' ':
-			dst = utf8.AppendRune(dst, r)
-		case i >= 0:
-			dst = append(dst, '\\', "nrtbf"[i])
-		default:
+		case r == '\n':
+			dst = append(dst, '\\', 'n')
+		case r < ' ':
 			dst = fmt.Appendf(dst, `\u%04x`, r)
+		default:
+			dst = utf8.AppendRune(dst, r)
 		}
 	}
 	return append(dst, '"')
