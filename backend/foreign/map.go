@@ -49,12 +49,13 @@ type mapper struct {
 
 // trace is what the records of one trace have in common.
 type trace struct {
-	names     map[session.Key]int // sessions that records name, and how many do
-	unnamed   bool                // some record names none
-	calls     int                 // runs, turns and tool calls
-	responses map[string]bool     // ids of replies
-	own       int                 // rows of this format
-	ours      []interval          // of turns and tool calls of this format, by start; each ends as late as those before it
+	names     map[session.Key]int     // sessions that records name, and how many do
+	unnamed   bool                    // some record names none
+	calls     int                     // runs, turns and tool calls
+	responses map[string]bool         // ids of replies
+	own       int                     // rows of this format
+	callIDs   map[session.SpanID]bool // of turns and tool calls of this format
+	ours      []interval              // of turns and tool calls of this format, by start; each ends as late as those before it
 }
 
 type interval struct{ start, end int64 }
@@ -68,7 +69,7 @@ func (t *trace) covers(at int64) bool {
 func (m *mapper) trace(id session.TraceID) *trace {
 	t := m.traces[id]
 	if t == nil {
-		t = &trace{names: map[session.Key]int{}, responses: map[string]bool{}}
+		t = &trace{names: map[session.Key]int{}, responses: map[string]bool{}, callIDs: map[session.SpanID]bool{}}
 		m.traces[id] = t
 	}
 	return t
@@ -87,6 +88,7 @@ func (m *mapper) read(table *Table, rows []session.Row) (own []session.Row) {
 			t.own++
 			t.names[row.Session]++
 			if row.Kind == session.KindTurn || row.Kind == session.KindToolCall {
+				t.callIDs[row.Span] = true
 				t.ours = append(t.ours, interval{row.Start, cmp.Or(row.End, math.MaxInt64)}) // without an end it is open
 			}
 			if row.Session == m.want {
@@ -282,7 +284,7 @@ func (m *mapper) around() {
 			r.utility = r.utility || up.rule.Utility
 			r.inKey = cmp.Or(r.inKey, up.text("run"))
 		}
-		r.hidden = r.hidden || t.covers(r.start)
+		r.hidden = r.hidden || t.callIDs[r.row.Parent] || t.covers(r.start)
 		inTool := r.in != nil && r.in.role == roleTool
 		switch {
 		case r.hidden, r.role == roleWrapper && r.in != nil && !inTool:

@@ -279,12 +279,19 @@ func ReadIn(root *os.Root, name string, most int) (text []byte, tooLong bool) {
 
 // openIn opens a regular file below a folder.
 func openIn(root *os.Root, name string) (*os.File, error) {
-	info, err := root.Lstat(name)
-	if err == nil && !info.Mode().IsRegular() {
+	before, err := root.Lstat(name)
+	if err == nil && !before.Mode().IsRegular() {
 		err = errors.New("no regular file")
 	}
 	if err != nil {
 		return nil, err
 	}
-	return root.Open(name) // whatever stands there now, it is in the folder
+	file, err := root.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	if now, err := file.Stat(); err != nil || !os.SameFile(before, now) {
+		return nil, errors.Join(errors.New("replaced meanwhile"), err, file.Close())
+	}
+	return file, nil
 }

@@ -97,7 +97,8 @@ var rooms = []room{
 		other: []string{otel + "/attribute", "github.com/aymanbagabas/go-udiff/..."}},
 
 	{packages: []string{"backend/foreign"}, own: []string{"spans", "backend/session"},
-		other: []string{otel + "/attribute", "go.yaml.in/yaml/v3", "github.com/go-viper/mapstructure/v2"}},
+		other: []string{otel + "/attribute", "go.yaml.in/yaml/v3", "github.com/go-viper/mapstructure/v2",
+			"github.com/hashicorp/golang-lru/v2"}},
 
 	{packages: []string{"backend/store"}, own: []string{"spans", "backend/session"}, other: []string{otel + "/attribute"}},
 	{
@@ -122,7 +123,6 @@ var rooms = []room{
 	{
 		packages: []string{"backend/store/mapped"}, // sessions with what belongs to them of other sessions
 		own:      []string{"spans", "backend/session", "backend/foreign", "backend/store"},
-		other:    []string{"github.com/hashicorp/golang-lru/v2"},
 	},
 	{
 		packages: []string{"backend/store/search"},
