@@ -113,8 +113,8 @@ func (r *renderer) counts() []string {
 // mostNamed bounds the forks and waiting messages that have a name in the header.
 const mostNamed = 8
 
-// facts counts the facts of the session. It omits facts with a place of their own (title, archived, history, rules, rows
-// of the guide) and withdrawn ones.
+// facts counts the facts of the session. It omits facts with a place of their own (title, archived, history, rules,
+// rows of the guide) and withdrawn ones.
 func (r *renderer) facts() string {
 	n := 0
 	elsewhere := []string{session.FactTitle, session.FactArchived, session.FactHidden, session.FactQueued,

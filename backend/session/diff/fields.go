@@ -156,8 +156,8 @@ func (d *differ) turnFields(s *side, r *session.Run, t *session.Turn) []field {
 	l.request(q, t)
 	l.compactions(t.Compactions)
 
-	l.values(Outcome, "outcome.", "trigger", t.Trigger, "state", cmp.Or(t.EndState(), "ended"), "stop_reason", t.StopReason,
-		"failed", t.Failed, "error_type", t.ErrorType)
+	l.values(Outcome, "outcome.", "trigger", t.Trigger, "state", cmp.Or(t.EndState(), "ended"),
+		"stop_reason", t.StopReason, "failed", t.Failed, "error_type", t.ErrorType)
 	if t.Capture == spans.CaptureContent {
 		l.values(Outcome, "outcome.", ifKnown+"error", t.Error)
 	}

@@ -180,8 +180,8 @@ func aiParts(raw []byte) []messagePart {
 // standardTypes are those of the standard form that the AI SDK does not have.
 var standardTypes = []string{"tool_call", "tool_call_response", "blob", "uri"}
 
-// readAIPart returns the parts of a block: a call may have its result, which follows it. It returns nil of a block of the
-// standard form.
+// readAIPart returns the parts of a block: a call may have its result, which follows it. It returns nil of a block of
+// the standard form.
 func readAIPart(block []byte) []messagePart {
 	a := parse(block)
 	typ, ok := text(a.get("type"))
