@@ -1,6 +1,7 @@
 package phi
 
 import (
+	"cmp"
 	"strconv"
 	"time"
 
@@ -8,6 +9,7 @@ import (
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
+	"github.com/otelagent/otelagent/spans"
 )
 
 // unknownKeys follows the variant in Other.Type where an event has keys that are not phi-core's.
@@ -16,53 +18,44 @@ const unknownKeys = ".unknown_keys"
 // line is one AgentEvent.
 type line struct {
 	*object.Object
-	name string // its variant
-	raw  []byte // as it is spelled
-	m    event.Meta
-	run  *run // that the event is of; nil where the variant finds it
+	name   string // its variant
+	raw    []byte // as it is spelled
+	m      event.Meta
+	run    *run          // that the event is of; nil where its reader looks for it
+	events []event.Event // that it gives
 }
 
-// variant is one kind of AgentEvent.
-type variant struct {
-	// read returns the events that a line gives.
-	read func(d *Decoder, l *line) []event.Event
-	place
-	// ends says that it ends a span: unknown keys are kept on that span, so they go before its events.
-	ends bool
-	// untimed variants have no timestamp.
-	untimed bool
-}
+func (l *line) add(events ...event.Event) { l.events = append(l.events, events...) }
 
-// place says how the run of an event is found.
-type place uint8
-
+// What is known of a variant of AgentEvent before it is read.
 const (
-	inRun  place = iota // the run of the loop id, also when it has ended
-	inOpen              // the open run of the loop id: behind the end of one, another one begins
-	byRead              // read looks for it
-	noLoop              // the variant has no loop id
+	untimed = 1 << iota // it has no timestamp
+	noLoop              // it has no loop id
+	looks               // its reader looks for its run
+	begins              // behind the end of a run, another one of that id begins with it
+	ends                // it ends a span: unknown keys are kept on that span, so they go before its events
 )
 
-var variants = map[string]variant{
-	"AgentStart":          {read: (*Decoder).agentStart, place: byRead},
-	"AgentEnd":            {read: (*Decoder).agentEnd, place: byRead, ends: true},
-	"TurnStart":           {read: (*Decoder).turnStart, place: inOpen},
-	"TurnRequest":         {read: (*Decoder).turnRequest, place: inOpen},
-	"TurnEnd":             {read: (*Decoder).turnEnd, ends: true},
-	"MessageStart":        {read: (*Decoder).messageStart, untimed: true},
-	"MessageUpdate":       {read: (*Decoder).messageUpdate, untimed: true},
-	"MessageEnd":          {read: (*Decoder).messageEnd, untimed: true},
-	"ToolExecutionStart":  {read: (*Decoder).toolStart, place: inOpen, untimed: true},
-	"ToolExecutionUpdate": {read: (*Decoder).toolProgress, untimed: true},
-	"ProgressMessage":     {read: (*Decoder).progressMessage, place: byRead, untimed: true},
-	"ToolExecutionEnd":    {read: (*Decoder).toolEnd, ends: true, untimed: true},
-	"InputRejected":       {read: (*Decoder).inputRejected, untimed: true},
-	"ParallelLoopStart":   {read: (*Decoder).groupStart, place: noLoop},
-	"ParallelLoopEnd":     {read: (*Decoder).groupEnd, place: noLoop, ends: true},
-	"CompactionStarted":   {read: (*Decoder).compactionStarted, place: inOpen},
-	"CompactionEnded":     {read: (*Decoder).compactionEnded, ends: true},
-	"PrunApplied":         {read: (*Decoder).prunApplied, ends: true},
-	"RevertApplied":       {read: (*Decoder).revertApplied, ends: true},
+var variants = map[string]int{
+	"AgentStart":          looks,
+	"AgentEnd":            looks | ends,
+	"TurnStart":           begins,
+	"TurnRequest":         begins,
+	"TurnEnd":             ends,
+	"MessageStart":        untimed,
+	"MessageUpdate":       untimed,
+	"MessageEnd":          untimed,
+	"ToolExecutionStart":  untimed | begins,
+	"ToolExecutionUpdate": untimed,
+	"ProgressMessage":     untimed,
+	"ToolExecutionEnd":    untimed | ends,
+	"InputRejected":       untimed,
+	"ParallelLoopStart":   noLoop,
+	"ParallelLoopEnd":     noLoop | ends,
+	"CompactionStarted":   begins,
+	"CompactionEnded":     ends,
+	"PrunApplied":         ends,
+	"RevertApplied":       ends,
 }
 
 // event reads one AgentEvent, which is spelled raw. Stamp is the time that is stated around it.
@@ -82,27 +75,25 @@ func (d *Decoder) event(o *object.Object, raw []byte, stamp time.Time) {
 		}
 		return
 	}
-	once(o)
-	if v.place != noLoop && o.Require("loop_id") {
+	if once(o); v&noLoop == 0 && o.Require("loop_id") {
 		if l.m.Run = o.String("loop_id"); l.m.Run == "" && l.name != "ProgressMessage" {
 			o.Fail("loop_id", "want a string that is not empty")
 		}
 	}
-	if !v.untimed {
+	if v&untimed == 0 {
 		l.m.Time = o.Time("timestamp")
 	}
 	if !stamp.IsZero() {
 		l.m.Time = stamp
 	}
-	if o.Failed() > 0 { // read finds its other problems
+	if o.Failed() > 0 { // its other problems are found all the same
 		l.run = new(run)
-	} else if v.place == inRun || v.place == inOpen {
-		if l.run = d.runs.in(&l.m); v.place == inOpen && !l.run.open { // behind its end, another run of that id begins
+	} else if v&looks == 0 && l.m.Run != "" {
+		if l.run = d.runs.in(&l.m); v&begins != 0 && !l.run.open {
 			l.run = d.runs.start(l.m.Run, l.run.session)
 		}
 	}
-	events := v.read(d, l)
-	if d.RejectProblems(l.name, o) {
+	if d.read(l); d.RejectProblems(l.name, o) {
 		return
 	}
 	d.Counts.Events++
@@ -111,12 +102,118 @@ func (d *Decoder) event(o *object.Object, raw []byte, stamp time.Time) {
 		d.Counts.IgnoredKeys += int64(len(object.Of("", rest).Keys()))
 		rest = nil
 	}
-	if v.ends {
+	if v&ends != 0 {
 		d.Other(l.m, l.name+unknownKeys, rest)
+		rest = nil
 	}
-	d.emit(events...)
-	if !v.ends {
-		d.Other(l.m, l.name+unknownKeys, rest)
+	d.emit(l.events...)
+	d.Other(l.m, l.name+unknownKeys, rest)
+}
+
+// read reads the members that the variant of l has, and adds the events that it gives.
+func (d *Decoder) read(l *line) {
+	switch l.name {
+	case "AgentStart":
+		d.agentStart(l)
+	case "AgentEnd":
+		d.agentEnd(l)
+	case "TurnStart":
+		kind, e := plainEnum(l.Object, "triggered_by"), &event.TurnStarted{Meta: l.m}
+		e.Index, e.Trigger = l.Count("turn_index"), cmp.Or(triggers[kind], spans.Trigger(kind))
+		if l.Failed() == 0 {
+			l.run.inTurn, l.run.turn, l.run.calls = true, e.Index, nil
+		}
+		if !l.run.begun {
+			e.Provider = d.Settings.Provider
+		}
+		l.add(e)
+	case "TurnRequest":
+		d.turnRequest(l)
+	case "TurnEnd":
+		d.turnEnd(l)
+	case "MessageStart": // MessageEnd has the whole message
+		l.Use("message")
+	case "MessageUpdate":
+		l.Use("message")
+		e := &event.ReplyDelta{Meta: l.m}
+		for kind, fields := range object.Of("", l.Raw("delta")).All() {
+			if text := object.Of("", fields).Raw("delta"); text != nil && text[0] == '"' {
+				e.Kind, e.Text, e.Bytes = cmp.Or(pieces[kind], event.PartialText), text, len(rawjson.AppendString(nil, text))
+			}
+			break
+		}
+		l.add(e)
+	case "MessageEnd":
+		d.messageEnd(l)
+	case "ToolExecutionStart":
+		l.Require("tool_call_id")
+		call := event.ToolCall{ID: l.String("tool_call_id"), Name: l.String("tool_name"), Args: l.Spelled("args")}
+		if l.run.inTurn && call.ID != "" {
+			c := l.run.call(call.ID)
+			c.started, c.null = true, len(call.Args) > 0 && call.Args[0] == 'n'
+		}
+		l.add(&event.ToolStarted{Meta: l.m, ToolCall: call})
+	case "ToolExecutionUpdate", "ProgressMessage":
+		l.Require("tool_call_id")
+		e := &event.ToolProgressed{Meta: l.m, CallID: l.String("tool_call_id"), Name: l.String("tool_name"), Type: l.name,
+			Body: l.raw}
+		if l.Use(l.Keys()...); l.m.Run != "" { // the body has them all
+			l.add(e)
+		} else { // the warning of a judge
+			l.add(&event.Other{Meta: l.m, Type: l.name, Body: l.raw})
+		}
+	case "ToolExecutionEnd":
+		d.toolEnd(l)
+	case "InputRejected":
+		l.add(denial(l.m, event.PermissionEvaluation{Target: spans.PermissionTargetInput, Source: "input_filter",
+			Reason: l.String("reason")}))
+	case "ParallelLoopStart":
+		l.Require("loop_ids")
+		members := texts(l.Object, "loop_ids", false)
+		if l.m.Session = l.String("session_id"); l.m.Session == "" && len(members) > 0 {
+			l.m.Session = d.runs.home(members[0])
+		}
+		d.runs.meet(l.m.Session)
+		l.add(&event.GroupStarted{Meta: l.m,
+			GroupInfo: event.GroupInfo{Dialect: Dialect, SessionID: l.m.Session, Members: members}})
+	case "ParallelLoopEnd":
+		l.Require("selected_loop_id")
+		e := &event.GroupEnded{GroupResult: event.GroupResult{
+			SelectedID: l.String("selected_loop_id"), SelectedIndex: l.Count("selected_config_index"),
+		}}
+		l.m.Session = cmp.Or(l.String("session_id"), d.runs.home(e.SelectedID))
+		rule := d.runs.ruleOf("", "")
+		if judge := d.runs.ended; judge != nil && judge.session == l.m.Session { // it ends last
+			rule = judge.rule
+		}
+		e.Evaluation, e.Meta = usageKeys.Read(l.Object.Object("evaluation_usage"), rule), l.m
+		l.add(e)
+	case "CompactionStarted":
+		l.add(&event.CompactionStarted{Meta: l.m, Compaction: event.Compaction{Kind: spans.CompactionKindSummary,
+			MessagesBefore: l.Count("message_count"), InputTokens: l.Count("estimated_tokens")}})
+	case "CompactionEnded":
+		e := newCompaction(l.m, spans.CompactionKindSummary)
+		r := &e.CompactionResult
+		r.MessagesBefore, r.MessagesAfter = l.Count("messages_before"), l.Count("messages_after")
+		r.InputTokens = l.Count("estimated_tokens_before")
+		r.OutputTokens = l.Count("estimated_tokens_after")
+		r.Runs = l.Count("loops_compacted")
+		e.Compaction.MessagesBefore, e.Compaction.InputTokens = r.MessagesBefore, r.InputTokens
+		l.add(e)
+	case "PrunApplied":
+		e := newCompaction(l.m, spans.CompactionKindPrune)
+		e.TokensGone, e.MessagesSummarized = l.Count("tokens_removed"), l.Count("messages_removed")
+		e.Removed, e.Summary = texts(l.Object, "pruned_timestamps", true), l.Raw("memo")
+		l.add(e)
+	case "RevertApplied":
+		e := newCompaction(l.m, spans.CompactionKindRevert)
+		e.Category = plainEnum(l.Object, "category")
+		if n := l.Count("target"); n != nil {
+			e.Target = strconv.FormatInt(*n, 10)
+		}
+		e.Removed, e.Summary = texts(l.Object, "abandoned_node_ids", true), l.Raw("summary")
+		e.Applied, e.Reason = l.Bool("applied"), l.String("reason")
+		l.add(e)
 	}
 }
 
@@ -175,9 +272,11 @@ var usageKeys = input.UsageKeys{Input: "input", Output: "output", Reasoning: "re
 	CacheWrite: "cache_write", Total: "total_tokens"}
 
 // texts returns the elements of an array: strings, or integers that are not negative, in decimal.
-func texts(o *object.Object, key string, numbers bool) []string {
+func texts(o *object.Object, key string, numbers bool) (list []string) {
 	raws := o.List(key)
-	list := make([]string, len(raws))
+	if raws != nil {
+		list = make([]string, len(raws))
+	}
 	for i, raw := range raws {
 		text, ok := rawjson.String(raw)
 		want := "a string"
@@ -189,9 +288,6 @@ func texts(o *object.Object, key string, numbers bool) []string {
 			o.Fail(object.Element(key, i), "want "+want+", got "+rawjson.KindOf(raw))
 		}
 		list[i] = text
-	}
-	if raws == nil {
-		return nil
 	}
 	return list
 }

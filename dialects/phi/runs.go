@@ -27,9 +27,8 @@ type run struct {
 type call struct {
 	name    string
 	args    []byte // as the assistant message has them, a copy; nil when it was not read
-	asked   bool   // an assistant message of the turn asks for it
+	asked   bool   // an assistant message of the turn asks for it, and no denial was handed out
 	started bool   // its ToolExecutionStart was read
-	denied  bool   // its denial was handed out
 	null    bool   // its ToolExecutionStart has null arguments
 }
 
@@ -61,9 +60,7 @@ type runs struct {
 	settings input.Settings
 	byID     map[string]*run
 	sessions map[string]bool
-	// endedIn and endedRule are of the run that ended last: of a parallel group that is its judge.
-	endedIn   string
-	endedRule spans.UsageRule
+	ended    *run // the one that ended last: of a parallel group that is its judge
 }
 
 // start begins a run, in place of an earlier one of its id.
@@ -138,11 +135,8 @@ func (rs *runs) ruleOf(api, provider string) spans.UsageRule {
 
 // replyRule returns the rule of the usage that a provider reports of a reply in run r.
 func (rs *runs) replyRule(r *run, provider string) spans.UsageRule {
-	switch {
-	case provider != "" && !(r.open && r.fixed):
+	if provider != "" && !r.fixed {
 		return rs.ruleOf("", provider)
-	case r.open:
-		return r.rule
 	}
-	return rs.ruleOf("", "")
+	return r.rule
 }

@@ -6,7 +6,6 @@ import (
 
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/internal/object"
-	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -21,39 +20,16 @@ const (
 	textHookDenied = "Tool execution skipped by before_tool_execution hook."
 )
 
-// messageStart gives no event: MessageEnd has the whole message.
-func (d *Decoder) messageStart(l *line) []event.Event {
-	l.Use("message")
-	return nil
-}
+// pieces are the kinds of a delta that are no text.
+var pieces = map[string]event.PartialKind{"Thinking": event.PartialReasoning, "ToolCallDelta": event.PartialToolInput}
 
-func (d *Decoder) messageUpdate(l *line) []event.Event {
-	l.Use("message")
-	e := &event.ReplyDelta{Meta: l.m}
-	for kind, fields := range object.Of("", l.Raw("delta")).All() {
-		text := object.Of("", fields).Raw("delta")
-		if text == nil || text[0] != '"' {
-			break
-		}
-		e.Kind, e.Text, e.Bytes = event.PartialText, text, len(rawjson.AppendString(nil, text))
-		switch kind {
-		case "Thinking":
-			e.Kind = event.PartialReasoning
-		case "ToolCallDelta":
-			e.Kind = event.PartialToolInput
-		}
-		break
-	}
-	return []event.Event{e}
-}
-
-func (d *Decoder) messageEnd(l *line) []event.Event {
+func (d *Decoder) messageEnd(l *line) {
 	l.Require("message")
 	if o := l.Object.Object("message"); o.Require("role") {
 		o.String("role")
 	}
 	if l.Failed() > 0 {
-		return nil
+		return
 	}
 	r, msg := l.run, messageOf(l.Raw("message"))
 	if msg.reply() {
@@ -64,56 +40,24 @@ func (d *Decoder) messageEnd(l *line) []event.Event {
 			}
 		}
 		provider := msg.provider()
-		return []event.Event{&event.ReplyReceived{
-			Meta: l.m, Message: msg.Message, Model: msg.o.Text("model"), Provider: provider,
-			StopReason: msg.o.Text("stopReason"), Usage: msg.usage(d.runs.replyRule(r, provider)),
-		}}
+		l.add(&event.ReplyReceived{Meta: l.m, Message: msg.Message, Model: msg.o.Text("model"), Provider: provider,
+			StopReason: msg.o.Text("stopReason"), Usage: msg.usage(d.runs.replyRule(r, provider))})
+		return
 	}
-	added := &event.MessageAdded{Meta: l.m, Message: msg.Message}
 	c, id := r.calls[msg.ToolCallID], msg.ToolCallID
-	if id == "" || !msg.failed() || c == nil || !c.asked || c.started || c.denied {
-		return []event.Event{added}
+	if id != "" && msg.failed() && c != nil && c.asked && !c.started {
+		// The call was refused before it began: phi-core writes nothing of it but this result.
+		c.asked = false
+		reason := text(msg.o)
+		l.add(&event.ToolStarted{Meta: l.m, ToolCall: event.ToolCall{ID: id, Name: c.name, Args: c.args}},
+			denial(l.m, event.PermissionEvaluation{Tool: c.name, CallID: id, Source: "hook", Reason: reason}),
+			&event.ToolEnded{Meta: l.m, CallID: id, Name: c.name,
+				ToolResult: event.ToolResult{Outcome: spans.OutcomeDenied, Error: reason}})
 	}
-	// The call was refused before it began: phi-core writes nothing of it but this result.
-	c.denied = true
-	reason := text(msg.o)
-	return []event.Event{
-		&event.ToolStarted{Meta: l.m, ToolCall: event.ToolCall{ID: id, Name: c.name, Args: c.args}},
-		denial(l.m, event.PermissionEvaluation{Tool: c.name, CallID: id, Source: "hook", Reason: reason}),
-		&event.ToolEnded{Meta: l.m, CallID: id, Name: c.name,
-			ToolResult: event.ToolResult{Outcome: spans.OutcomeDenied, Error: reason}},
-		added,
-	}
+	l.add(&event.MessageAdded{Meta: l.m, Message: msg.Message})
 }
 
-func (d *Decoder) toolStart(l *line) []event.Event {
-	l.Require("tool_call_id")
-	call := event.ToolCall{ID: l.String("tool_call_id"), Name: l.String("tool_name"), Args: l.Spelled("args")}
-	if l.run.inTurn && call.ID != "" {
-		c := l.run.call(call.ID)
-		c.started, c.null = true, len(call.Args) > 0 && call.Args[0] == 'n'
-	}
-	return []event.Event{&event.ToolStarted{Meta: l.m, ToolCall: call}}
-}
-
-func (d *Decoder) toolProgress(l *line) []event.Event {
-	l.Require("tool_call_id")
-	id, name := l.String("tool_call_id"), l.String("tool_name")
-	l.Use(l.Keys()...) // the body has them all
-	return []event.Event{&event.ToolProgressed{Meta: l.m, CallID: id, Name: name, Type: l.name, Body: l.raw}}
-}
-
-// progressMessage is a progress of a tool, or the warning of a judge, which names no run.
-func (d *Decoder) progressMessage(l *line) []event.Event {
-	if l.m.Run != "" {
-		d.runs.in(&l.m)
-		return d.toolProgress(l)
-	}
-	d.toolProgress(l)
-	return []event.Event{&event.Other{Meta: l.m, Type: l.name, Body: l.raw}}
-}
-
-func (d *Decoder) toolEnd(l *line) []event.Event {
+func (d *Decoder) toolEnd(l *line) {
 	l.Require("tool_call_id")
 	e := &event.ToolEnded{CallID: l.String("tool_call_id"), Name: l.String("tool_name")}
 	e.Result, e.ChildRunID = l.Spelled("result"), l.String("child_loop_id")
@@ -134,27 +78,26 @@ func (d *Decoder) toolEnd(l *line) []event.Event {
 	if c != nil {
 		c.started = true // its start may be on a line that could not be read
 	}
-	if failed == nil || !*failed {
-		return []event.Event{e}
+	if failed != nil && *failed {
+		e.Outcome, e.Error = spans.OutcomeError, text(result)
+		var denied event.PermissionEvaluation
+		switch {
+		case e.Error == textSkipped && unstarted:
+			e.Outcome = spans.OutcomeSkipped
+		case e.Error == textCancelled:
+			e.Outcome = spans.OutcomeCancelled
+		case e.Name == "bash" && strings.HasPrefix(e.Error, textDenyPattern):
+			denied.Source = "bash.deny_pattern"
+			_, denied.Pattern, _ = strings.Cut(e.Error, "'")
+			denied.Pattern, _, _ = strings.Cut(denied.Pattern, "'. This pattern is denied")
+		case e.Name == "bash" && strings.HasPrefix(e.Error, textNotConfirmed):
+			denied.Source = "bash.confirm"
+		}
+		if denied.Source != "" {
+			denied.Tool, denied.CallID, denied.Reason = e.Name, e.CallID, e.Error
+			e.Outcome = spans.OutcomeDenied
+			l.add(denial(l.m, denied))
+		}
 	}
-	e.Outcome, e.Error = spans.OutcomeError, text(result)
-	denied := func(source spans.PermissionSource, pattern string) []event.Event {
-		e.Outcome = spans.OutcomeDenied
-		return []event.Event{denial(l.m, event.PermissionEvaluation{
-			Tool: e.Name, CallID: e.CallID, Source: source, Pattern: pattern, Reason: e.Error,
-		}), e}
-	}
-	switch {
-	case e.Error == textSkipped && unstarted:
-		e.Outcome = spans.OutcomeSkipped
-	case e.Error == textCancelled:
-		e.Outcome = spans.OutcomeCancelled
-	case e.Name == "bash" && strings.HasPrefix(e.Error, textDenyPattern):
-		_, pattern, _ := strings.Cut(e.Error, "'")
-		pattern, _, _ = strings.Cut(pattern, "'. This pattern is denied")
-		return denied("bash.deny_pattern", pattern)
-	case e.Name == "bash" && strings.HasPrefix(e.Error, textNotConfirmed):
-		return denied("bash.confirm", "")
-	}
-	return []event.Event{e}
+	l.add(e)
 }

@@ -2,7 +2,6 @@ package phi
 
 import (
 	"bytes"
-	"cmp"
 	"strings"
 	"time"
 
@@ -90,7 +89,7 @@ func (msg *message) provider() string {
 
 // usage returns the usage of a reply; nil when it is absent or not sound.
 func (msg *message) usage(rule spans.UsageRule) *event.Usage {
-	return usageKeys.Read(object.Of("", object.Of("", msg.Raw).Raw("usage")), rule)
+	return usageKeys.Read(object.Of("", msg.o.Raw("usage")), rule)
 }
 
 // text returns the text blocks of the content of o, one a line.
@@ -123,19 +122,7 @@ var triggers = map[string]spans.Trigger{
 	"Branch":   spans.TriggerBranch,
 }
 
-func (d *Decoder) turnStart(l *line) []event.Event {
-	kind, e := plainEnum(l.Object, "triggered_by"), &event.TurnStarted{Meta: l.m}
-	e.Index, e.Trigger = l.Count("turn_index"), cmp.Or(triggers[kind], spans.Trigger(kind))
-	if l.Failed() == 0 {
-		l.run.inTurn, l.run.turn, l.run.calls = true, e.Index, nil
-	}
-	if !l.run.begun {
-		e.Provider = d.Settings.Provider
-	}
-	return []event.Event{e}
-}
-
-func (d *Decoder) turnEnd(l *line) []event.Event {
+func (d *Decoder) turnEnd(l *line) {
 	l.Object.Object("message")
 	reply := messageOf(l.Raw("message"))
 	e := &event.TurnEnded{Meta: l.m, TurnResult: event.TurnResult{
@@ -158,11 +145,11 @@ func (d *Decoder) turnEnd(l *line) []event.Event {
 	if l.Failed() == 0 {
 		l.run.rule, l.run.inTurn, l.run.calls = rule, false, nil
 	}
-	return []event.Event{e}
+	l.add(e)
 }
 
 // turnRequest reads what the model received.
-func (d *Decoder) turnRequest(l *line) (events []event.Event) {
+func (d *Decoder) turnRequest(l *line) {
 	index := l.Count("turn_index")
 	l.Require("payload")
 	e := &event.RequestPrepared{Meta: l.m, Request: payload(l.Object)}
@@ -171,12 +158,11 @@ func (d *Decoder) turnRequest(l *line) (events []event.Event) {
 	case index == nil:
 	case !l.run.inTurn: // a turn whose start was not read: it started before
 		l.run.inTurn, l.run.turn, l.run.calls = true, index, nil
-		events = append(events, &event.TurnStarted{Meta: l.m,
-			TurnInfo: event.TurnInfo{Index: index, Start: event.Bound(l.m.Time)}})
+		l.add(&event.TurnStarted{Meta: l.m, TurnInfo: event.TurnInfo{Index: index, Start: event.Bound(l.m.Time)}})
 	case l.run.turn == nil || *index != *l.run.turn:
 		l.Keep("turn_index")
 	}
-	return append(events, e)
+	l.add(e)
 }
 
 // payload reads a request.
