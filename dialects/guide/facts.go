@@ -2,6 +2,7 @@ package guide
 
 import (
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/otelagent/otelagent/dialects/event"
@@ -116,10 +117,14 @@ func (d *Decoder) furtherLine(kind string, value []byte) {
 
 // furtherKey states a further member of a document.
 func (d *Decoder) furtherKey(key string, value []byte) {
-	if kind, list := listsOfDocument[key]; list && value[0] == '[' {
+	switch key {
+	case "system_prompts", "tool_catalogs", "permissions", "defects": // lists of what lines have in the other form
+		if value[0] != '[' {
+			break
+		}
 		for i, value := range elements(value) {
 			d.nextRow(object.Element(key, i))
-			d.furtherLine(kind, value)
+			d.furtherLine(strings.TrimSuffix(key, "s"), value)
 		}
 		return
 	}
@@ -133,8 +138,3 @@ func (d *Decoder) furtherKey(key string, value []byte) {
 	f.add(factFurther+key, value)
 	d.state(f)
 }
-
-// listsOfDocument are the keys whose elements are lines in the other form, with their type there.
-var listsOfDocument = map[string]string{"system_prompts": "system_prompt", "tool_catalogs": "tool_catalog",
-	"permissions": "permission",
-	"defects":     "defect"}

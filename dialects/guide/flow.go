@@ -179,22 +179,16 @@ func (d *Decoder) endMessage() {
 		d.emitCompactionRun(m)
 	case m.role == "assistant" && !m.marker():
 		d.emitRun(m, true)
-	default:
-		d.join(m)
-	}
-}
-
-// join adds a message of user or system, or a compaction between them, to the stretch.
-func (d *Decoder) join(m *message) {
-	if n := len(d.stretch); n > 0 {
-		last := d.stretch[n-1]
-		gone := !last.hidden.IsZero() && !last.hidden.After(m.created) // it was rewound before this one came
-		if gone || n == maxStretch || d.joined+m.size > d.Settings.MaxLine {
-			d.emitRun(nil, true)
+	default: // a message of user or system, or a compaction between them
+		if n := len(d.stretch); n > 0 {
+			last := d.stretch[n-1]
+			gone := !last.hidden.IsZero() && !last.hidden.After(m.created) // it was rewound before this one came
+			if gone || n == maxStretch || d.joined+m.size > d.Settings.MaxLine {
+				d.emitRun(nil, true)
+			}
 		}
+		d.stretch, d.joined = append(d.stretch, m), d.joined+m.size
 	}
-	d.stretch = append(d.stretch, m)
-	d.joined += m.size
 }
 
 // endSession emits the events of the rows at hand and forgets the session.

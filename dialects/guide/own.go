@@ -118,10 +118,9 @@ func (d *Decoder) emitOwn(r *run, m *message, ev event.Event) (seq int64) {
 		}
 		seq = ev.Seq
 	case *event.ReplyReceived:
-		if said, last := m.partsOf(ev.Message.Raw); said != nil {
+		said, last := m.partsOf(ev.Message.Raw)
+		if ev.Message = (event.Message{}); said != nil {
 			ev.Message, ev.Seq = *said, max(ev.Seq, last)
-		} else {
-			ev.Message = event.Message{}
 		}
 		seq = ev.Seq
 	case *event.TurnEnded:

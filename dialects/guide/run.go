@@ -71,8 +71,15 @@ func (d *Decoder) emitRun(a *message, over bool) {
 			d.emitParts(r, m, m.parts)
 		}
 	}
-	d.emitTurnStart(r, of, first.created, first.seq, event.TurnInfo{Index: new(int64(0)),
-		Trigger: triggerOf(first, info)})
+	trigger := spans.Trigger(first.source)
+	switch {
+	case trigger != "":
+	case info.ParentID != "":
+		trigger = spans.TriggerSubAgent
+	case first.role == "user":
+		trigger = spans.TriggerUser
+	}
+	d.emitTurnStart(r, of, first.created, first.seq, event.TurnInfo{Index: new(int64(0)), Trigger: trigger})
 	for _, m := range users {
 		if !m.marker() {
 			d.Emit(&event.MessageAdded{Meta: r.meta(m.created, m.seq), Message: m.message(m.parts)})
@@ -169,19 +176,6 @@ func (d *Decoder) placeUnderParent(info *event.RunInfo) {
 	default:
 		info.ParentSessionID = s.parent
 	}
-}
-
-// triggerOf says what made the first turn of a run begin.
-func triggerOf(first *message, info event.RunInfo) spans.Trigger {
-	switch {
-	case first.source != "":
-		return spans.Trigger(first.source)
-	case info.ParentID != "":
-		return spans.TriggerSubAgent
-	case first.role == "user":
-		return spans.TriggerUser
-	}
-	return ""
 }
 
 // status returns how the run of a message of the assistant ended, as far as its parts show: text or a call that is not

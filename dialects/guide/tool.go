@@ -27,8 +27,6 @@ func (p *part) name() string {
 // callState returns the state of a call; its column counts where the part has none.
 func (p *part) callState() string { return cmp.Or(p.ai.String("state"), p.state) }
 
-func (p *part) output() *object.Object { return object.Of("", p.ai.Raw("output")) }
-
 func (p *part) preliminary() bool { return string(p.ai.Raw("preliminary")) == "true" }
 
 // over reports whether a call has ended.
@@ -42,41 +40,25 @@ func (p *part) over() bool {
 	return false
 }
 
-// result is the uniform envelope of a tool result.
-type result struct {
-	failed    bool
-	error     string
-	truncated *bool
-	took      time.Duration
-}
-
-// resultOf reads {type: output|error, data|error_text, metadata: {duration_ms, truncated}}; any other output has no
-// envelope.
-func resultOf(output *object.Object) (r result) {
-	switch output.String("type") {
-	case "error":
-		r.failed, r.error = true, output.String("error_text")
-	case "output":
-	default:
-		return r
+// envelope returns the output of a call where it is the uniform envelope of a tool result: {type: output|error,
+// data|error_text, metadata: {duration_ms, truncated}}; nil for any other one.
+func (p *part) envelope() *object.Object {
+	o := p.ai.Object("output")
+	if typ := o.String("type"); typ != "output" && typ != "error" {
+		return nil
 	}
-	measured := output.Object("metadata")
-	r.truncated = measured.Bool("truncated")
-	if ms := measured.Float("duration_ms"); ms != nil && *ms > 0 && *ms < 1e10 {
-		r.took = time.Duration(*ms * float64(time.Millisecond))
-	}
-	return r
+	return o
 }
 
 // result returns how a call that is over ended, and the text of its error.
 func (p *part) result() (spans.Outcome, string) {
-	switch res := resultOf(p.output()); {
+	switch e := p.envelope(); {
 	case p.callState() == "output-denied":
 		return spans.OutcomeDenied, ""
 	case p.callState() == "output-error":
 		return spans.OutcomeError, p.ai.String("errorText")
-	case res.failed:
-		return spans.OutcomeError, res.error
+	case e.String("type") == "error":
+		return spans.OutcomeError, e.String("error_text")
 	}
 	return spans.OutcomeOK, ""
 }
@@ -84,11 +66,11 @@ func (p *part) result() (spans.Outcome, string) {
 // emitCall emits a tool part: the call, the decision about it, and its end if it has one.
 func (d *Decoder) emitCall(r *run, p *part) {
 	id, name := cmp.Or(p.ai.String("toolCallId"), p.callID), p.name()
-	res := resultOf(p.output())
+	measured := p.envelope().Object("metadata")
 	start, end := event.Bound(p.created), event.Bound(p.latest)
-	if p.over() && res.took > 0 && !p.latest.IsZero() {
+	if ms := measured.Float("duration_ms"); ms != nil && *ms > 0 && *ms < 1e10 && p.over() && !p.latest.IsZero() {
 		// The duration is stated, so it counts; the row was written when the call was over.
-		start, end = stamped(p.latest.Add(-res.took)), stamped(p.latest)
+		start, end = stamped(p.latest.Add(-time.Duration(*ms*float64(time.Millisecond)))), stamped(p.latest)
 	}
 	d.Emit(&event.ToolStarted{Meta: r.meta(start.Time, p.seq),
 		ToolCall: event.ToolCall{ID: id, Name: name, Args: p.ai.Spelled("input"), Start: start}})
@@ -103,11 +85,12 @@ func (d *Decoder) emitCall(r *run, p *part) {
 		return
 	}
 	ev := &event.ToolEnded{Meta: r.meta(end.Time, p.seq), CallID: id, Name: name,
-		ToolResult: event.ToolResult{End: end, Result: p.ai.Spelled("output"), Truncated: res.truncated}}
+		ToolResult: event.ToolResult{End: end, Result: p.ai.Spelled("output"), Truncated: measured.Bool("truncated")}}
 	ev.Outcome, ev.ToolResult.Error = p.result()
 	if name == taskTool {
 		// The child is {session_id}, bare or as the data of an envelope.
-		child := cmp.Or(p.output().String("session_id"), p.output().Object("data").String("session_id"))
+		output := p.ai.Object("output")
+		child := cmp.Or(output.String("session_id"), output.Object("data").String("session_id"))
 		if child != "" && child != d.session.id {
 			ev.ChildSessionID = child
 			remember(d.children, maxChildren, child, link{session: d.session.id, run: r.id, call: id})
