@@ -41,7 +41,7 @@ func (d *Decoder) whole(o *object.Object) {
 			d.reject("", "", "want an object, got "+rawjson.KindOf(value))
 		}
 	}
-	d.problems("", o)
+	d.RejectProblems("", o)
 	for key, value := range o.All() {
 		if key != "session" && key != "messages" {
 			d.furtherKey(key, compact(value))
@@ -64,5 +64,5 @@ func (d *Decoder) rowsOf(o *object.Object) {
 		}
 		d.partRow(value, nil, time.Time{})
 	}
-	d.problems("", o)
+	d.RejectProblems("", o)
 }

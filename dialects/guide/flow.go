@@ -34,7 +34,7 @@ func (d *Decoder) sessionRow(text, further []byte, stated time.Time) {
 		s.updated = later(s.updated, stated)
 		d.session = s
 	}
-	d.problems(r.typ, r.Object)
+	d.RejectProblems(r.typ, r.Object)
 	if d.session != nil {
 		d.stateSession(r.text, further)
 	}
@@ -71,7 +71,7 @@ func (d *Decoder) messageRow(text, further []byte, stated time.Time) {
 		before = nil
 	}
 	if id == "" || !d.of(r.typ, r.String("session_id")) {
-		d.problems(r.typ, r.Object)
+		d.RejectProblems(r.typ, r.Object)
 		return
 	}
 	if before == nil && d.session.messages[id] {
@@ -89,7 +89,7 @@ func (d *Decoder) messageRow(text, further []byte, stated time.Time) {
 		m.parts, m.partAt, m.lines, m.size = before.parts, before.partAt, before.lines, m.size+before.size
 	}
 	d.message = m
-	d.problems(r.typ, r.Object)
+	d.RejectProblems(r.typ, r.Object)
 }
 
 // partRow reads a row of chat_parts.
@@ -98,7 +98,7 @@ func (d *Decoder) partRow(text, further []byte, stated time.Time) {
 	if !ok {
 		return
 	}
-	defer func() { d.problems(r.typ, r.Object) }()
+	defer func() { d.RejectProblems(r.typ, r.Object) }()
 	id := r.id()
 	if id == "" {
 		return

@@ -79,7 +79,8 @@ type Decoder struct {
 // NewDecoder returns a Decoder that has read no session.
 func NewDecoder(opts ...input.Option) *Decoder {
 	d := &Decoder{Shell: input.NewShell(Dialect, ndjson.Read, opts...), children: map[string]link{}}
-	d.Reader = input.Reader{Line: d.line, Holds: d.holds, End: d.endSession, IsDocument: isDocument, Document: d.document}
+	d.Reader = input.Reader{Line: d.line, Holds: d.holds, End: d.endSession, Document: d.document,
+		IsDocument: func(o input.Outline) bool { return o.Has("", "session", "messages") && !o.Has("", "type") }}
 	return d
 }
 
@@ -147,13 +148,6 @@ func (d *Decoder) nextRow(path string) {
 // reject reports that the line, row or column at hand is not read.
 func (d *Decoder) reject(typ, field, reason string) {
 	d.Reject(&input.LineError{Type: typ, Field: object.Join(d.path, field), Reason: reason})
-}
-
-// problems reports those of a row.
-func (d *Decoder) problems(typ string, o *object.Object) {
-	for _, p := range o.Problems() {
-		d.Reject(&input.LineError{Type: typ, Field: p.Path, Reason: p.Reason})
-	}
 }
 
 // restOf returns the members of o but those with the given keys, as a compact object; nil without any.

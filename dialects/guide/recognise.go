@@ -2,9 +2,6 @@ package guide
 
 import "github.com/otelagent/otelagent/dialects/input"
 
-// isDocument distinguishes a document from lines.
-func isDocument(o input.Outline) bool { return o.Has("", "session", "messages") && !o.Has("", "type") }
-
 // RecogniseDocument returns why an input is an SQLite file or a document of the guide, which has the row of a session,
 // or messages with their rows; empty when it is neither.
 func RecogniseDocument(o input.Outline) (why string) {

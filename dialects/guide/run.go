@@ -153,20 +153,10 @@ func (d *Decoder) runInfo(messages []*message) event.RunInfo {
 		}
 	}
 	info.Model, info.Provider = m.id, m.provider
-	d.placeUnderParent(&info)
-	return info
-}
-
-// placeUnderParent says how the session hangs together with its parent. A session that a task call named, or that
-// says so of itself, is a sub-agent's; one that holds messages of before its own time is a fork; of another one only
-// the parent is known.
-func (d *Decoder) placeUnderParent(info *event.RunInfo) {
-	s := d.session
-	if s.parent == "" {
-		return
-	}
-	l, named := d.children[s.id]
-	switch {
+	// A session that a task call named, or that says so of itself, is a sub-agent's; one that holds messages of before
+	// its own time is a fork; of another one only the parent is known.
+	switch l, named := d.children[s.id]; {
+	case s.parent == "":
 	case named && l.session == s.parent:
 		info.ParentSessionID, info.ParentID, info.ParentToolCallID = l.session, l.run, l.call
 	case s.child:
@@ -176,6 +166,7 @@ func (d *Decoder) placeUnderParent(info *event.RunInfo) {
 	default:
 		info.ParentSessionID = s.parent
 	}
+	return info
 }
 
 // status returns how the run of a message of the assistant ended, as far as its parts show: text or a call that is not
