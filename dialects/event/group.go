@@ -1,7 +1,6 @@
 package event
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -19,17 +18,6 @@ type openGroup struct {
 	ctx     context.Context
 	group   *writer.Group
 	clock   clock
-}
-
-func (r *Recorder) groupStarted(ctx context.Context, ev *GroupStarted) {
-	if len(r.groups) == maxOpenGroups {
-		r.groups[0].group.Close(r.groups[0].clock.end())
-		r.groups = slices.Delete(r.groups, 0, 1)
-	}
-	info := ev.GroupInfo
-	info.SessionID = cmp.Or(info.SessionID, ev.Session)
-	g, _ := r.startGroup(ctx, &ev.Meta, info)
-	r.groups = append(r.groups, g)
 }
 
 func (r *Recorder) startGroup(ctx context.Context, m *Meta, info GroupInfo) (*openGroup, Moment) {

@@ -29,12 +29,11 @@ const (
 // Limits: 4,096 open runs and 256 open groups, and 1,024 open tool calls a run; beyond them the Recorder ends the
 // oldest. The last 256 runs that ended are known as such.
 type Recorder struct {
-	tracer *writer.Tracer
+	tracer *writer.Tracer // nil behind Close
 	// live and replay are the sources of events that arrived now, and of others.
 	live, replay writer.Source
 
 	mu     sync.Mutex
-	closed bool
 	open   []*openRun   // by start; runs of one id may be open in several sessions
 	ended  []runName    // by end
 	groups []*openGroup // by start
@@ -83,12 +82,12 @@ func (r *Recorder) in(ctx context.Context, m *Meta) context.Context {
 // Record takes one event. It keeps nothing of it. A run is started as a child of the span in ctx as
 // [otelagent.Tracer.StartRun] does it; for all other events ctx is not used. After Close it does nothing.
 func (r *Recorder) Record(ctx context.Context, ev Event) {
-	if r == nil || r.tracer == nil || ev == nil {
+	if r == nil || ev == nil {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.closed {
+	if r.tracer == nil {
 		return
 	}
 	switch ev := ev.(type) {
@@ -97,7 +96,14 @@ func (r *Recorder) Record(ctx context.Context, ev Event) {
 	case *RunEnded:
 		r.runEnded(ctx, ev)
 	case *GroupStarted:
-		r.groupStarted(ctx, ev)
+		if len(r.groups) == maxOpenGroups {
+			r.groups[0].group.Close(r.groups[0].clock.end())
+			r.groups = slices.Delete(r.groups, 0, 1)
+		}
+		info := ev.GroupInfo
+		info.SessionID = cmp.Or(info.SessionID, ev.Session)
+		g, _ := r.startGroup(ctx, &ev.Meta, info)
+		r.groups = append(r.groups, g)
 	case *GroupEnded:
 		r.groupEnded(ctx, ev)
 	case *FactStated:
@@ -132,17 +138,13 @@ func (r *Recorder) Close(context.Context) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.closed {
-		return
-	}
-	r.closed = true
 	for _, o := range slices.Backward(r.open) { // sub-agents before the runs that spawned them
 		o.close()
 	}
 	for _, g := range r.groups {
 		g.group.Close(g.clock.end())
 	}
-	r.open, r.ended, r.groups = nil, nil, nil
+	r.tracer, r.open, r.ended, r.groups = nil, nil, nil, nil
 }
 
 // Lost returns how many events had no place: they named no run and none was open, or they named one that had ended.
@@ -278,21 +280,21 @@ func (r *Recorder) runEnded(ctx context.Context, ev *RunEnded) {
 func about(ev Event) (call string, inside time.Time, begins bool) {
 	switch ev := ev.(type) {
 	case *TurnStarted, *RequestPrepared, *ToolStarted, *CompactionStarted:
-		return "", time.Time{}, true
+		begins = true
 	case *MessageAdded:
-		return ev.ToolCallID, ev.Message.Time, false
+		call, inside = ev.ToolCallID, ev.Message.Time
 	case *ReplyReceived:
-		return "", ev.Message.Time, false
+		inside = ev.Message.Time
 	case *ToolProgressed:
-		return ev.CallID, time.Time{}, false
+		call = ev.CallID
 	case *ToolEnded:
-		return ev.CallID, time.Time{}, false
+		call = ev.CallID
 	case *PermissionEvaluated:
-		return ev.CallID, time.Time{}, false
+		call = ev.CallID
 	case *PermissionAsked:
-		return ev.CallID, time.Time{}, false
+		call = ev.CallID
 	}
-	return "", time.Time{}, false
+	return call, inside, begins
 }
 
 // runOf returns the open run of an event, and when that happened. An event that names no run belongs to the innermost
@@ -303,22 +305,19 @@ func about(ev Event) (call string, inside time.Time, begins bool) {
 func (r *Recorder) runOf(ctx context.Context, ev Event, begins, inferred bool) (o *openRun, at Moment) {
 	m := ev.meta()
 	call, inside, _ := about(ev)
-	switch {
-	case m.Run != "":
-		o = r.find(m.name())
-	default:
+	if m.Run == "" {
 		o = r.innermost(m.Session, call)
-	}
-	switch {
-	case o != nil:
-		return o, o.clock.at(m, inside)
-	case m.Run != "" && (begins || !slices.ContainsFunc(r.ended, m.name().is)):
+	} else if o = r.find(m.name()); o == nil {
+		if !begins && slices.ContainsFunc(r.ended, m.name().is) {
+			r.lose(m)
+			return nil, at
+		}
 		info := RunInfo{SessionID: m.Session, ID: m.Run, Inferred: inferred}
 		group := r.memberOf(&info)
 		return r.start(ctx, m, info, group, inside)
-	case m.Run != "":
-		r.lose(m)
-		return nil, at
+	}
+	if o != nil {
+		return o, o.clock.at(m, inside)
 	}
 	var typ string
 	var body []byte

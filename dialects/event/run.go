@@ -90,7 +90,19 @@ func (o *openRun) take(ev Event, at Moment) {
 		req.At = stated(req.At, at)
 		o.openTurn().Request(req)
 	case *MessageAdded:
-		o.messageAdded(ev, at)
+		answered := func(t *openTool) bool { return t.id == ev.ToolCallID && t.ended != nil }
+		if i := slices.IndexFunc(o.tools, answered); i >= 0 { // it is over since this message
+			end := Moment{Time: ev.Message.Time, Source: spans.TimeSourceMessage}
+			if end.Time.Before(o.tools[i].start) { // also when the message has none
+				end = at
+			}
+			o.finish(o.tools[i], end)
+		}
+		if o.turn != nil {
+			o.turn.AddInput(ev.Message)
+		} else {
+			o.run.AddMessage(ev.Message)
+		}
 	case *ReplyReceived:
 		if o.turn != nil {
 			res := TurnResult{End: at, Usage: ev.Usage, StopReason: ev.StopReason, Model: ev.Model, Provider: ev.Provider,
@@ -122,11 +134,28 @@ func (o *openRun) take(ev Event, at Moment) {
 		c.Start = stated(c.Start, at)
 		o.compaction = o.startCompaction(c)
 	case *CompactionEnded:
-		o.compactionEnded(ev, at)
+		c := o.compaction
+		if c != nil && (ev.Kind == "" || c.kind == ev.Kind) {
+			o.compaction = nil
+		} else {
+			whole := ev.Compaction
+			whole.Start = stated(whole.Start, at)
+			c = o.startCompaction(whole)
+		}
+		res := ev.CompactionResult
+		res.End = stated(res.End, at)
+		c.End(res)
 	case *PermissionEvaluated:
 		o.permission(ev, at)
 	case *PermissionAsked:
-		o.ask(ev, at)
+		if len(o.asked) == maxOpenTools {
+			o.asked[0].asking.Close(o.clock.end())
+			o.asked = slices.Delete(o.asked, 0, 1)
+		}
+		e := ev.PermissionEvaluation
+		e.Start, e.Action = stated(e.Start, at), cmp.Or(e.Action, spans.ActionAsk)
+		about, ctx := o.about(&e)
+		o.asked = append(o.asked, openAsk{e.CallID, e.Tool, about.Ask(ctx, e)})
 	case *UserAsked:
 		if o.turn != nil {
 			o.turn.AskUser()
@@ -173,21 +202,6 @@ func (o *openRun) closeTurn() {
 	}
 }
 
-func (o *openRun) messageAdded(ev *MessageAdded, at Moment) {
-	if t := o.answered(ev.ToolCallID); t != nil {
-		end := Moment{Time: ev.Message.Time, Source: spans.TimeSourceMessage}
-		if end.Time.Before(t.start) { // also when the message has none
-			end = at
-		}
-		o.finish(t, end)
-	}
-	if o.turn != nil {
-		o.turn.AddInput(ev.Message)
-	} else {
-		o.run.AddMessage(ev.Message)
-	}
-}
-
 func (o *openRun) startTool(call ToolCall) *openTool {
 	if len(o.tools) == maxOpenTools {
 		o.closeTool(o.tools[0])
@@ -212,16 +226,6 @@ func (o *openRun) running(id, name string) (found *openTool) {
 		}
 	}
 	return found
-}
-
-// answered returns the first call of that id which is over at a time yet to be learned; nil when there is none.
-func (o *openRun) answered(id string) *openTool {
-	for _, t := range o.tools {
-		if t.id == id && t.ended != nil {
-			return t
-		}
-	}
-	return nil
 }
 
 func (o *openRun) toolEnded(ev *ToolEnded, at Moment) {
@@ -282,20 +286,6 @@ func (o *openRun) startCompaction(c Compaction) *openCompaction {
 	return started
 }
 
-func (o *openRun) compactionEnded(ev *CompactionEnded, at Moment) {
-	c := o.compaction
-	if c != nil && (ev.Kind == "" || c.kind == ev.Kind) {
-		o.compaction = nil
-	} else {
-		whole := ev.Compaction
-		whole.Start = stated(whole.Start, at)
-		c = o.startCompaction(whole)
-	}
-	res := ev.CompactionResult
-	res.End = stated(res.End, at)
-	c.End(res)
-}
-
 func (o *openRun) endCompaction() {
 	if o.compaction != nil {
 		o.compaction.Close(o.clock.end())
@@ -348,18 +338,6 @@ func (o *openRun) about(e *PermissionEvaluation) (asker, context.Context) {
 		return t.tool, t.ctx
 	}
 	return o.inner()
-}
-
-// ask opens a question, whose span lasts until its answer.
-func (o *openRun) ask(ev *PermissionAsked, at Moment) {
-	if len(o.asked) == maxOpenTools {
-		o.asked[0].asking.Close(o.clock.end())
-		o.asked = slices.Delete(o.asked, 0, 1)
-	}
-	e := ev.PermissionEvaluation
-	e.Start, e.Action = stated(e.Start, at), cmp.Or(e.Action, spans.ActionAsk)
-	about, ctx := o.about(&e)
-	o.asked = append(o.asked, openAsk{e.CallID, e.Tool, about.Ask(ctx, e)})
 }
 
 // note keeps an event on the innermost open span: the compaction, the only open tool call, the turn, the run.
