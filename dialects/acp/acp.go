@@ -40,16 +40,20 @@ const (
 // capture. Not safe for concurrent use.
 type Decoder struct {
 	input.Shell
-	conn     conn
+	dir      Direction  // of the line at hand
 	sessions []*session // by when they were met
 	held     int        // bytes
+
+	pending                []*pending // by time
+	initParams, initResult []byte     // of initialize, nil before that
+	later                  bool       // the connection uses a later version than 1, whose messages are only kept
 }
 
 // NewDecoder returns a Decoder that has met no sessions. Of the settings it also uses Session for prompts that name
 // none, Agent and Provider for what the wire does not state, and Rule where the numbers of a usage do not decide.
 func NewDecoder(opts ...input.Option) *Decoder {
 	d := &Decoder{Shell: input.NewShell(Dialect, ndjson.Read, opts...)}
-	d.Reader.Line = func(line input.Line) { d.line(line, Unknown) }
+	d.Reader.Line = d.line
 	return d
 }
 
@@ -58,11 +62,9 @@ func NewDecoder(opts ...input.Option) *Decoder {
 func (d *Decoder) Message(line input.Line, dir Direction) iter.Seq2[event.Event, error] {
 	return d.Read(func() error {
 		d.Number, d.Seq, d.Counts.Lines, d.Arrived = line.Number, line.Number, line.Number, line.Arrived
-		if line.TooLong {
-			d.TooLong()
-		} else {
-			d.line(line, dir)
-		}
+		d.dir = dir
+		d.Line(line)
+		d.dir = Unknown
 		return nil
 	})
 }
@@ -92,22 +94,22 @@ func (d *Decoder) disconnect() {
 			d.abandon(r)
 		}
 	}
-	for _, p := range d.conn.pending {
+	for _, p := range d.pending {
 		d.release(&p.held)
 	}
-	d.conn.pending = nil
+	d.pending = nil
 }
 
 // line reads one line that is not blank.
-func (d *Decoder) line(line input.Line, dir Direction) {
+func (d *Decoder) line(line input.Line) {
 	o := d.Object(line)
 	if o == nil {
 		return
 	}
-	f := &frame{meta: event.Meta{Seq: d.Seq, Arrived: line.Arrived}, dir: dir, raw: line.Text, o: o}
+	f := &frame{meta: event.Meta{Seq: d.Seq, Arrived: line.Arrived}, dir: d.dir, raw: line.Text, o: o}
 	switch {
 	case !unwrap(f) || f.bad():
-	case d.conn.later && f.method != mInitialize:
+	case d.later && f.method != mInitialize:
 		f.meta.Session = loose(f.params).String("sessionId")
 		d.Other(f.meta, cmp.Or(f.method, "response"), f.raw)
 	case f.response:

@@ -45,13 +45,6 @@ var methods = map[string]method{
 	"elicitation/create":        {"", (*Decoder).elicit},
 }
 
-// conn is what is remembered of the connection between a client and an agent.
-type conn struct {
-	pending                []*pending // by time
-	initParams, initResult []byte     // of initialize, nil before that
-	later                  bool       // it uses a later version than 1, whose messages are only kept
-}
-
 // pending is a request without a response.
 type pending struct {
 	dir        Direction
@@ -97,18 +90,17 @@ func (d *Decoder) request(f *frame) {
 		return
 	}
 	d.hold(&p.held, entry+len(p.id)+len(p.method))
-	d.conn.pending = append(d.conn.pending, p)
+	d.pending = append(d.pending, p)
 }
 
 // response takes a response. It answers the last request of the other side with that id. Both sides number from 0, so
 // that without a direction it may be of either side.
 func (d *Decoder) response(f *frame) {
-	c := &d.conn
-	for i, p := range slices.Backward(c.pending) {
+	for i, p := range slices.Backward(d.pending) {
 		if p.id != f.id || p.dir == f.dir && f.dir != Unknown {
 			continue
 		}
-		c.pending = slices.Delete(c.pending, i, i+1)
+		d.pending = slices.Delete(d.pending, i, i+1)
 		f.method = p.method
 		if p.s != nil {
 			d.keep(p.s, f.meta, p.method+".response.unknown_keys", f.more)
@@ -157,14 +149,14 @@ func info(raw []byte) []byte {
 // initialize takes the request that begins a connection. Its response decides about the version.
 func (d *Decoder) initialize(f *frame, p *pending) {
 	d.disconnect()
-	d.conn = conn{initParams: info(f.params)}
+	d.initParams, d.initResult, d.later = info(f.params), nil, false
 	p.then = func(f *frame) {
 		if f.err != nil || f.answer("") == nil {
 			return
 		}
-		d.conn.initResult = info(f.result)
+		d.initResult = info(f.result)
 		if v := loose(f.result).Int("protocolVersion"); v != nil && *v > 1 {
-			d.conn.later = true
+			d.later = true
 			d.Other(f.meta, mInitialize+".response", f.raw)
 		}
 	}
@@ -210,7 +202,7 @@ func (d *Decoder) change(f *frame, p *pending) {
 			s.cwd = cmp.Or(params.String("cwd"), s.cwd)
 			s.model = cmp.Or(result.Object("models").String("currentModelId"), s.model) // before models became an option
 			s.options(f.result)
-			about = fact("acp."+mInitialize, input.Members("params", d.conn.initParams, "result", d.conn.initResult))
+			about = fact("acp."+mInitialize, input.Members("params", d.initParams, "result", d.initResult))
 		}
 		if text, ok := rawjson.String(mode); ok {
 			s.mode = text

@@ -72,7 +72,7 @@ func (d *Decoder) prompt(f *frame, p *pending) {
 	if s.last != "" {
 		info.Continuation = spans.ContinuationDefault
 	}
-	initParams, initResult := loose(d.conn.initParams), loose(d.conn.initResult)
+	initParams, initResult := loose(d.initParams), loose(d.initResult)
 	info.Config = input.Members("protocolVersion", initResult.Raw("protocolVersion"),
 		"clientInfo", initParams.Raw("clientInfo"), "agentInfo", initResult.Raw("agentInfo"),
 		"cwd", s.cwd, "mode", s.mode, "model", s.model)
@@ -203,7 +203,7 @@ func (d *Decoder) answer(f *frame, r *run) {
 	result := loose(f.result)
 	if f.err == nil && !result.Has("stopReason") && result.Has("messageId") {
 		// In version 2 the response states only that the agent took the prompt, and does not end the run.
-		d.conn.later = true
+		d.later = true
 		d.keep(r.s, f.meta, mPrompt+".response", f.result)
 		d.abandon(r)
 		return
@@ -234,7 +234,7 @@ func (d *Decoder) answer(f *frame, r *run) {
 		return
 	}
 	at := r.at(f.meta)
-	for _, p := range d.conn.pending {
+	for _, p := range d.pending {
 		if p.run == r && p.end != nil {
 			p.end(at)
 		}

@@ -89,7 +89,7 @@ func (d *Decoder) runID(s *session, request string) string {
 
 // begin emits the start of a run that goes on with the one before it in its session.
 func (d *Decoder) begin(r *run, at event.Meta, info event.RunInfo) {
-	s, agent := r.s, loose(loose(d.conn.initResult).Raw("agentInfo")).String("name")
+	s, agent := r.s, loose(loose(d.initResult).Raw("agentInfo")).String("name")
 	info.SessionID, info.ID, info.Dialect, info.Model, info.ParentID = s.id, r.id, Dialect, s.model, s.last
 	info.Agent, info.Provider = cmp.Or(agent, d.Settings.Agent), d.Settings.Provider
 	d.Emit(&event.RunStarted{Meta: r.at(at), RunInfo: info})

@@ -3,6 +3,7 @@ package acp
 import (
 	"bytes"
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -161,19 +162,6 @@ func (d *Decoder) end(c *call, m event.Meta) {
 	d.Emit(&event.ToolEnded{Meta: m, CallID: c.id, Name: c.name, ToolResult: res})
 }
 
-// inProgress returns the only call of the run that is executed now, nil when there is none or more than one.
-func (r *run) inProgress() (only *call) {
-	for _, it := range r.turn.items {
-		if c := it.call; c != nil && !c.ended && c.status == "in_progress" {
-			if only != nil {
-				return nil
-			}
-			only = c
-		}
-	}
-	return only
-}
-
 // decisions are the actions and sources of permission options by their kind.
 var decisions = map[string]event.PermissionEvaluation{
 	"allow_once":    {Action: spans.ActionAllow, Source: "once"},
@@ -259,7 +247,12 @@ func (d *Decoder) work(f *frame, p *pending) {
 	r := p.s.prompt()
 	if r != nil {
 		if o = r.terms[f.in.String("terminalId")]; o == nil {
-			o = &owner{call: r.inProgress(), settled: p.method != mTermCreate}
+			o = &owner{settled: p.method != mTermCreate}
+			working := slices.Collect(maps.Values(r.calls))
+			working = slices.DeleteFunc(working, func(c *call) bool { return c.ended || c.status != "in_progress" })
+			if len(working) == 1 {
+				o.call = working[0]
+			}
 		}
 	}
 	record := func(f *frame, typ string) {
@@ -269,13 +262,10 @@ func (d *Decoder) work(f *frame, p *pending) {
 			return
 		}
 		r.cut()
-		w := work{r.at(f.meta), typ, body, o}
-		if o.settled {
-			d.worked(w)
-			return
+		r.turn.waiting = append(r.turn.waiting, work{r.at(f.meta), typ, body, o})
+		if d.flush(r, false); !o.settled {
+			d.hold(&r.turn.held, entry+len(body))
 		}
-		d.hold(&r.turn.held, entry+len(body))
-		r.turn.waiting = append(r.turn.waiting, w)
 	}
 	record(f, p.method)
 	p.then = func(f *frame) {
@@ -288,23 +278,18 @@ func (d *Decoder) work(f *frame, p *pending) {
 	}
 }
 
-// worked records work.
-func (d *Decoder) worked(w work) {
-	if c := w.owner.call; c != nil {
-		d.start(c)
-		d.progress(c, w.at, w.typ, w.body)
-	} else {
-		d.Other(w.at, w.typ, w.body)
-	}
-}
-
 // flush records the work of owners that are settled, and with all, at the end of a turn, the rest.
 func (d *Decoder) flush(r *run, all bool) {
 	r.turn.waiting = slices.DeleteFunc(r.turn.waiting, func(w work) bool {
-		if all || w.owner.settled {
-			d.worked(w)
-			return true
+		if !all && !w.owner.settled {
+			return false
 		}
-		return false
+		if c := w.owner.call; c != nil {
+			d.start(c)
+			d.progress(c, w.at, w.typ, w.body)
+		} else {
+			d.Other(w.at, w.typ, w.body)
+		}
+		return true
 	})
 }

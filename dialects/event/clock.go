@@ -22,34 +22,28 @@ type clock struct {
 }
 
 // at returns when the event with m happened. inside is the time in the event's message, zero without one.
-func (c *clock) at(m *Meta, inside time.Time) Moment {
-	at := c.decide(m, inside)
-	if at.Time.After(c.last) || c.assumed && at.Source != spans.TimeSourceBound {
-		c.last, c.assumed = at.Time, false
-	}
-	c.seq = m.Seq
-	at.Seq = m.Seq
-	return at
-}
-
-func (c *clock) decide(m *Meta, inside time.Time) Moment {
+func (c *clock) at(m *Meta, inside time.Time) (at Moment) {
 	switch {
 	case !m.Time.IsZero():
 		c.stated, c.arrived = m.Time, m.Arrived
-		return Moment{Time: m.Time}
+		at.Time = m.Time
 	case !m.Arrived.IsZero():
-		t := m.Arrived
+		at = Moment{Time: m.Arrived, Source: spans.TimeSourceArrival}
 		if !c.arrived.IsZero() {
-			t = c.stated.Add(m.Arrived.Sub(c.arrived))
+			at.Time = c.stated.Add(m.Arrived.Sub(c.arrived))
 		}
-		return Moment{Time: t, Source: spans.TimeSourceArrival}
 	case inside.After(c.last), c.assumed && !inside.IsZero():
-		return Moment{Time: inside, Source: spans.TimeSourceMessage}
+		at = Moment{Time: inside, Source: spans.TimeSourceMessage}
 	case c.last.IsZero(): // nothing is known, not even when the input was written
-		return Moment{Time: earliest, Source: spans.TimeSourceBound}
+		at = Moment{Time: earliest, Source: spans.TimeSourceBound}
 	default:
-		return Moment{Time: c.last, Source: spans.TimeSourceBound}
+		at = Moment{Time: c.last, Source: spans.TimeSourceBound}
 	}
+	if at.Time.After(c.last) || c.assumed && at.Source != spans.TimeSourceBound {
+		c.last, c.assumed = at.Time, false
+	}
+	c.seq, at.Seq = m.Seq, m.Seq
+	return at
 }
 
 // seen moves the clock to the time of something that belongs to the run or group.

@@ -20,7 +20,9 @@ import (
 	"errors"
 	"io"
 	"iter"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/internal/rawjson"
@@ -77,16 +79,12 @@ type LineError struct {
 
 // Error returns "DIALECT: [line N: ][TYPE: ][FIELD: ]REASON".
 func (e *LineError) Error() string {
-	b := append([]byte(e.Dialect), ": "...)
+	line := ""
 	if e.Line > 0 {
-		b = append(strconv.AppendInt(append(b, "line "...), e.Line, 10), ": "...)
+		line = "line " + strconv.FormatInt(e.Line, 10)
 	}
-	for _, s := range []string{e.Type, e.Field} {
-		if s != "" {
-			b = append(append(b, s...), ": "...)
-		}
-	}
-	return string(append(b, e.Reason...))
+	parts := slices.DeleteFunc([]string{line, e.Type, e.Field}, func(s string) bool { return s == "" })
+	return strings.Join(slices.Concat([]string{e.Dialect}, parts, []string{e.Reason}), ": ")
 }
 
 // Malformed returns the error of a line that err, of package rawjson or object, says is not JSON, or no object.

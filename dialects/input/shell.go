@@ -171,7 +171,13 @@ func (s *Shell) Line(line Line) {
 	case line.TooLong:
 		s.TooLong()
 	case line.Event == "lagged":
-		s.lagged(line)
+		// Feeds of phi-core send it for lost events: its data is their number, or an object with one number.
+		lost := &event.DefectFound{Meta: event.Meta{Seq: s.Seq, Arrived: s.Arrived}, Code: spans.DefectEventLost}
+		digits := bytes.TrimFunc(line.Text, func(r rune) bool { return r < '0' || r > '9' })
+		if n, err := strconv.ParseInt(string(digits), 10, 64); err == nil && n > 0 {
+			lost.Detail = strconv.FormatInt(n, 10) + " events"
+		}
+		s.Emit(lost)
 	case s.own != nil && Own(line.Text):
 		if s.Reader.Holds == nil || !s.Reader.Holds(line) {
 			s.Own(line, s.Seq)
@@ -179,17 +185,6 @@ func (s *Shell) Line(line Line) {
 	default:
 		s.Reader.Line(line)
 	}
-}
-
-// lagged emits the defect that a notice of lost events gives: feeds of phi-core send an event of that name, whose data
-// is their number, or an object with one number.
-func (s *Shell) lagged(line Line) {
-	lost := &event.DefectFound{Meta: event.Meta{Seq: s.Seq, Arrived: s.Arrived}, Code: spans.DefectEventLost}
-	digits := bytes.TrimFunc(line.Text, func(r rune) bool { return r < '0' || r > '9' })
-	if n, err := strconv.ParseInt(string(digits), 10, 64); err == nil && n > 0 {
-		lost.Detail = strconv.FormatInt(n, 10) + " events"
-	}
-	s.Emit(lost)
 }
 
 // Own hands out the events of a line of package ndjson, whose number among all inputs is seq.
