@@ -107,7 +107,7 @@ func goLoop(ctx context.Context, tracer *writer.Tracer) {
 }
 
 // playFile plays a recording of any dialect, and measures it.
-func playFile(t *testing.T, p *agenttest.Pipeline, path string, opts ...input.Option) {
+func playFile(t *testing.T, p *agenttest.Pipeline, path string, opts ...input.Settings) {
 	t.Helper()
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -117,7 +117,7 @@ func playFile(t *testing.T, p *agenttest.Pipeline, path string, opts ...input.Op
 }
 
 // record plays an input of any dialect with rec, without its bad lines.
-func record(t *testing.T, rec *event.Recorder, text []byte, opts ...input.Option) {
+func record(t *testing.T, rec *event.Recorder, text []byte, opts ...input.Settings) {
 	t.Helper()
 	d, _, whole, err := dialects.Open(bytes.NewReader(text))
 	if err != nil {
@@ -160,7 +160,7 @@ func TestMetrics(t *testing.T) {
 		"otelagent":   "ndjson/testdata/examples.ndjson",
 	} {
 		cases[name] = func(t *testing.T, p *agenttest.Pipeline) {
-			playFile(t, p, filepath.Join(repository, "dialects", filepath.FromSlash(path)), input.WithSession("given"))
+			playFile(t, p, filepath.Join(repository, "dialects", filepath.FromSlash(path)), input.Settings{Session: "given"})
 		}
 	}
 	seen := make(map[string]bool)
@@ -381,10 +381,10 @@ func TestExemplars(t *testing.T) {
 // A file gives no metrics unless asked, a session that was saved does not either, and a run that a fork copied never
 // does.
 func TestMetricsOfRecordings(t *testing.T) {
-	live, asked := []input.Option{input.WithLive()}, []event.Option{event.WithReplayMetrics()}
+	live, asked := []input.Settings{{Live: true}}, []event.Option{event.WithReplayMetrics()}
 	for _, tt := range []struct {
 		name, run string
-		input     []input.Option
+		input     []input.Settings
 		options   []event.Option
 		want      bool
 	}{

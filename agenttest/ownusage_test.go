@@ -56,7 +56,7 @@ func TestUsageUnderOwnKeys(t *testing.T) {
 			t.Fatal(err)
 		}
 		rec := event.NewRecorder(tracer)
-		for ev, err := range d.New(input.WithSession("given-session")).Events(whole) {
+		for ev, err := range d.New(input.Settings{Session: "given-session"}).Events(whole) {
 			var bad *input.LineError
 			if err != nil && !errors.As(err, &bad) {
 				t.Fatal(err)

@@ -44,7 +44,7 @@ func replay(t *testing.T, events []byte, opts ...otelagent.Option) session.Batch
 }
 
 // play plays an event stream.
-func play(t *testing.T, events []byte, reader []input.Option, opts ...otelagent.Option) *agenttest.Pipeline {
+func play(t *testing.T, events []byte, reader []input.Settings, opts ...otelagent.Option) *agenttest.Pipeline {
 	t.Helper()
 	p := agenttest.New(t, opts...)
 	recordAll(t, p, phi.NewDecoder(reader...).Events(bytes.NewReader(events)))
@@ -243,7 +243,7 @@ func TestPhiCoreThroughJSON(t *testing.T) {
 }
 
 // recordedFile plays a file of any dialect, recognized by its beginning, as `otelagent send` does.
-func recordedFile(t *testing.T, path string, opts ...input.Option) session.Batch {
+func recordedFile(t *testing.T, path string, opts ...input.Settings) session.Batch {
 	t.Helper()
 	p := agenttest.New(t, writer.WithDerivedIDs, content)
 	playFile(t, p, path, opts...)
@@ -275,7 +275,7 @@ func TestForeignLedgers(t *testing.T) {
 	traps := filepath.Join(repository, "dialects", "phi", "testdata", "traps.ndjson")
 	variants := filepath.Join(repository, "dialects", "phi", "testdata", "sample-variants.ndjson")
 	for _, path := range append(foreignFiles(t), traps, variants) {
-		b := recordedFile(t, path, input.WithSession("given"))
+		b := recordedFile(t, path, input.Settings{Session: "given"})
 		for _, s := range session.AssembleAll(b.Rows) {
 			var strict *export.MissingError
 			if _, _, err := ledger(t, b, s, export.Options{}); path == traps && errors.As(err, &strict) {

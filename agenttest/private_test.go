@@ -109,14 +109,14 @@ func recordings(t *testing.T, f func(t *testing.T, text []byte, phi bool)) {
 }
 
 // sendAll plays a recording of any dialect into a pipeline, and measures it.
-func sendAll(t *testing.T, p *agenttest.Pipeline, text []byte, opts ...input.Option) *agenttest.Pipeline {
+func sendAll(t *testing.T, p *agenttest.Pipeline, text []byte, opts ...input.Settings) *agenttest.Pipeline {
 	t.Helper()
 	d, _, whole, err := dialects.Open(bytes.NewReader(text))
 	if err != nil {
 		t.Fatal(err)
 	}
 	rec := event.NewRecorder(p.Tracer(), event.WithReplayMetrics())
-	for ev, err := range d.New(append(opts, input.WithSession("given-session"))...).Events(whole) {
+	for ev, err := range d.New(append(opts, input.Settings{Session: "given-session"})...).Events(whole) {
 		var bad *input.LineError
 		if err != nil && !errors.As(err, &bad) {
 			t.Fatal(err)
@@ -160,7 +160,7 @@ func TestNothingLeavesWithoutCapture(t *testing.T) {
 			}
 		}
 		live := func(opts ...otelagent.Option) [][]byte {
-			return sendAll(t, agenttest.NewLive(t, append(opts, partly)...), text, input.WithLive()).OTLP()
+			return sendAll(t, agenttest.NewLive(t, append(opts, partly)...), text, input.Settings{Live: true}).OTLP()
 		}
 		none := bytes.Join(append(file.OTLP(), live()...), nil)
 		hashed := bytes.Join(append(sendAll(t, agenttest.New(t, writer.WithDerivedIDs, digests), text).OTLP(),

@@ -128,7 +128,7 @@ func TestSourcesAreOneSession(t *testing.T) {
 	for _, f := range phifixtures.All(t, repository) {
 		t.Run(f.String(), func(t *testing.T) {
 			saved := savedLedger(t, f)
-			live, file := play(t, f.Events, []input.Option{input.WithLive()}, content).Batch(), replay(t, f.Events, content)
+			live, file := play(t, f.Events, []input.Settings{{Live: true}}, content).Batch(), replay(t, f.Events, content)
 			own := replayOwn(t, ownLines(t, f.Events))
 			ledger, bare := replay(t, saved, content), replay(t, withoutEvents(saved), content)
 			once := treesOf(file)
@@ -206,7 +206,7 @@ func TestLiveAndFromFileInOrder(t *testing.T) {
 	for _, f := range phifixtures.All(t, repository) {
 		t.Run(f.String(), func(t *testing.T) {
 			file := replay(t, f.Events).Rows
-			live := play(t, f.Events, []input.Option{input.WithLive()}).Batch().Rows
+			live := play(t, f.Events, []input.Settings{{Live: true}}).Batch().Rows
 			late := map[int64]bool{} // what makes a live tool end with one of the file, or next to it
 			for _, a := range file {
 				for _, b := range live {

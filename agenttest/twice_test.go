@@ -63,12 +63,12 @@ func TestWhatCannotHold(t *testing.T) {
 		names[name] = true
 		var all session.Batch
 		for _, x := range sendings {
-			var opts []input.Option
+			var opts []input.Settings
 			if x.session != "" {
-				opts = append(opts, input.WithSession(x.session))
+				opts = append(opts, input.Settings{Session: x.session})
 			}
 			if x.live {
-				opts = append(opts, input.WithLive())
+				opts = append(opts, input.Settings{Live: true})
 			}
 			all = join(all, playAs(t, dialect, opts, x.text, writer.WithDerivedIDs))
 		}

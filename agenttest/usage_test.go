@@ -49,14 +49,14 @@ func TestUsageIsCountedOnce(t *testing.T) {
 		t.Run(arc.Files[i].Name, func(t *testing.T) {
 			head, text, _ := strings.Cut(string(arc.Files[i].Data), "\n")
 			words := strings.Fields(head)
-			var opts []input.Option
+			var opts []input.Settings
 			copied := 0
 			for _, word := range words[1:] {
 				switch key, value, _ := strings.Cut(word, "="); key {
 				case "rule":
-					opts = append(opts, input.WithUsageRule(spans.UsageRule(value)))
+					opts = append(opts, input.Settings{Rule: spans.UsageRule(value)})
 				case "provider":
-					opts = append(opts, input.WithProvider(value))
+					opts = append(opts, input.Settings{Provider: value})
 				case "copied":
 					copied = 1
 				default:
@@ -106,7 +106,7 @@ func evaluated(t *testing.T, text string) string {
 }
 
 // playAs plays an input as `otelagent send` does with a file.
-func playAs(t *testing.T, dialect string, settings []input.Option, text string,
+func playAs(t *testing.T, dialect string, settings []input.Settings, text string,
 	opts ...otelagent.Option) session.Batch {
 	t.Helper()
 	d, ok := dialects.Named(dialect)

@@ -23,7 +23,7 @@ func TestGeminiFollows(t *testing.T) {
 	text := must(os.ReadFile(file))(t)
 	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), writer.WithDerivedIDs)
 	rec := event.NewRecorder(p.Tracer())
-	d := gemini.NewDecoder(input.WithLive())
+	d := gemini.NewDecoder(input.Settings{Live: true})
 	growing := filepath.Join(t.TempDir(), "session.jsonl")
 	for n := range len(text) {
 		if text[n] != '\n' && n%997 != 0 {

@@ -32,7 +32,7 @@ import (
 // agent is a dialect of transcripts, and the files that hold its expected.json.
 type agent struct {
 	layout transcript.Layout
-	new    func(...input.Option) *transcript.Decoder
+	new    func(...input.Settings) *transcript.Decoder
 	folder string
 }
 

@@ -174,7 +174,7 @@ func TestBadRows(t *testing.T) {
 	}
 	a := openCode(t)
 	var got, said []string
-	for ev, err := range a.families(t, path)[0].Events(a.new(input.WithMaxLine(1024))) {
+	for ev, err := range a.families(t, path)[0].Events(a.new(input.Settings{MaxLine: 1024})) {
 		if bad := (*input.LineError)(nil); errors.As(err, &bad) {
 			got = append(got, bad.Error())
 		} else if must(0, err)(t); err == nil {

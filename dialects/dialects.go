@@ -32,7 +32,7 @@ type Dialect struct {
 	// Reads says briefly what it reads.
 	Reads string
 	// New returns a Decoder that has met nothing.
-	New func(...input.Option) input.Decoder
+	New func(...input.Settings) input.Decoder
 	// Layout says where the agent keeps its sessions; nil where it keeps none. New returns a *transcript.Decoder then.
 	Layout *transcript.Layout
 
@@ -60,8 +60,8 @@ var all = []Dialect{
 }
 
 // of makes a constructor of the interface from one of a type.
-func of[D input.Decoder](make func(...input.Option) D) func(...input.Option) input.Decoder {
-	return func(opts ...input.Option) input.Decoder { return make(opts...) }
+func of[D input.Decoder](make func(...input.Settings) D) func(...input.Settings) input.Decoder {
+	return func(opts ...input.Settings) input.Decoder { return make(opts...) }
 }
 
 // All returns the dialects, package ndjson's first. The slice is the caller's.

@@ -164,7 +164,7 @@ func TestSentAgain(t *testing.T) {
 				p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), writer.WithDerivedIDs)
 				rec := event.NewRecorder(p.Tracer())
 				d, _ := dialects.Named(name)
-				for ev, err := range d.New(input.WithSession("given")).Events(bytes.NewReader(text)) {
+				for ev, err := range d.New(input.Settings{Session: "given"}).Events(bytes.NewReader(text)) {
 					if err == nil {
 						rec.Record(t.Context(), ev)
 					}
@@ -383,7 +383,7 @@ func TestNamed(t *testing.T) {
 		if !ok || same.Name != d.Name || dialects.Names()[i] != d.Name || d.Reads == "" {
 			t.Errorf("%d: %+v", i, same)
 		}
-		for _, err := range d.New(input.WithSession("s")).Events(strings.NewReader("")) {
+		for _, err := range d.New(input.Settings{Session: "s"}).Events(strings.NewReader("")) {
 			if err != nil {
 				t.Logf("%s of nothing: %v", d.Name, err)
 			}

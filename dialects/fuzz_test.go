@@ -50,7 +50,7 @@ func FuzzDecoder(f *testing.F) {
 // lined returns the events that a dialect reads from in, as lines.
 func lined(t *testing.T, d dialects.Dialect, in []byte) (lines []byte) {
 	t.Helper()
-	decoder := d.New(input.WithMaxLine(1 << 20))
+	decoder := d.New(input.Settings{MaxLine: 1 << 20})
 	failed := int64(0)
 	for ev, err := range decoder.Events(bytes.NewReader(in)) {
 		var bad *input.LineError

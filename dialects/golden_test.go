@@ -21,13 +21,13 @@ var update = flag.Bool("update", false, "write the golden files anew")
 // clarkGoldens are the goldens of clark-agent, whose recordings are several files, or are read with settings.
 var clarkGoldens = []struct {
 	name, file, trajectory string
-	opts                   []input.Option
+	opts                   []input.Settings
 }{
 	{"sample", "sample.events", "", nil},
 	{"sample-with-trajectory", "sample.events", "sample.trajectory", nil},
 	{"sample-trajectory", "sample.trajectory", "", nil},
 	{"enveloped", "clark-agent-0.4.0/multi-turn-tools.enveloped", "",
-		[]input.Option{input.WithAgent("pilot"), input.WithProvider("anthropic")}},
+		[]input.Settings{{Agent: "pilot"}, {Provider: "anthropic"}}},
 	{"tool-errors", "clark-agent-0.4.0/tool-errors.events", "", nil},
 	{"tool-errors-0.2.0", "clark-agent-0.2.0/tool-errors.events", "", nil},
 	{"parallel-tools", "clark-agent-0.4.0/parallel-tools.enveloped", "", nil},
@@ -45,7 +45,7 @@ var clarkGoldens = []struct {
 	{"dying-child", "clark-agent-0.4.0/dying-child.events", "", nil},
 	{"without-identity", "clark-agent-0.4.0/without-identity.events", "", nil},
 	{"without-identity-in-a-session", "clark-agent-0.4.0/without-identity.events", "",
-		[]input.Option{input.WithSession("s-1")}},
+		[]input.Settings{{Session: "s-1"}}},
 	{"parallel-children-shared-sink", "clark-agent-0.4.0/parallel-children-shared-sink.events", "", nil},
 	{"parallel-children-shared-sink-with-trajectory", "clark-agent-0.4.0/parallel-children-shared-sink.events",
 		"clark-agent-0.4.0/parallel-children-shared-sink.trajectory", nil},

@@ -77,9 +77,9 @@ const clarkChildLine = 52
 func followed(t *testing.T, events []byte, live bool, end int) string {
 	isClark := bytes.Contains(events, []byte("conv-42"))
 	isMain := func(s *session.Session) bool { return s.ID == "conv-42" || strings.HasPrefix(s.ID, "0b5cf0a5") }
-	p, opts := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent)), []input.Option{}
+	p, opts := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent)), []input.Settings{}
 	if live {
-		p, opts = agenttest.NewLive(t, otelagent.WithCapture(otelagent.CaptureContent)), []input.Option{input.WithLive()}
+		p, opts = agenttest.NewLive(t, otelagent.WithCapture(otelagent.CaptureContent)), []input.Settings{{Live: true}}
 	}
 	rec := event.NewRecorder(p.Tracer())
 	var out bytes.Buffer

@@ -41,7 +41,7 @@ func recorded(t *testing.T, path string, capture otelagent.Capture) []session.Tr
 }
 
 // play records the events of a stream; it skips lines that are none.
-func play(t *testing.T, rec *event.Recorder, r io.Reader, isClark bool, opts ...input.Option) {
+func play(t *testing.T, rec *event.Recorder, r io.Reader, isClark bool, opts ...input.Settings) {
 	events := phi.NewDecoder(opts...).Events(r)
 	if isClark {
 		events = clark.NewDecoder(opts...).Events(r)

@@ -128,7 +128,7 @@ func (t *wireTap) trace(ctx context.Context, a *app, o *sendOptions) {
 		}
 		return
 	}
-	t.dec = acp.NewDecoder(o.inputOptions(true)...)
+	t.dec = acp.NewDecoder(o.inputSettings(true))
 	var number int64
 	for more := true; more; {
 		var lines []wireLine

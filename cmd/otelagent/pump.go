@@ -156,7 +156,7 @@ func (p *pump) eventsOf(s source) events {
 	}
 	dec := p.decoders[key]
 	if dec == nil {
-		dec = s.dialect.New(p.o.inputOptions(p.in.live || s.live)...)
+		dec = s.dialect.New(p.o.inputSettings(p.in.live || s.live))
 		if d, ok := dec.(*clark.Decoder); ok && s.records != nil {
 			d.WithTrajectory(s.records)
 		}

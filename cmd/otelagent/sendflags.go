@@ -190,19 +190,16 @@ func (o *sendOptions) check() error {
 
 const notLive = "--live is for an agent at work: a pipe, or one file with --follow"
 
-// inputOptions are the options of a decoder.
-func (o *sendOptions) inputOptions(live bool) []input.Option {
-	opts := []input.Option{input.WithSession(o.Session), input.WithAgent(o.Agent), input.WithProvider(o.Provider)}
+// inputSettings are those of a decoder.
+func (o *sendOptions) inputSettings(live bool) input.Settings {
+	s := input.Settings{Live: live, Session: o.Session, Agent: o.Agent, Provider: o.Provider}
 	switch o.InputTokens {
 	case includesCache:
-		opts = append(opts, input.WithUsageRule(spans.UsageRuleIncludesCache))
+		s.Rule = spans.UsageRuleIncludesCache
 	case excludesCache:
-		opts = append(opts, input.WithUsageRule(spans.UsageRuleExcludesCache))
+		s.Rule = spans.UsageRuleExcludesCache
 	}
-	if live {
-		opts = append(opts, input.WithLive())
-	}
-	return opts
+	return s
 }
 
 // tracerOptions are the options of a tracer. The flags must have been checked; reading the rules of --redact may fail.

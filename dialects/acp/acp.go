@@ -51,7 +51,7 @@ type Decoder struct {
 
 // NewDecoder returns a Decoder that has met no sessions. Of the settings it also uses Session for prompts that name
 // none, Agent and Provider for what the wire does not state, and Rule where the numbers of a usage do not decide.
-func NewDecoder(opts ...input.Option) *Decoder {
+func NewDecoder(opts ...input.Settings) *Decoder {
 	d := &Decoder{Shell: input.NewShell(Dialect, ndjson.Read, opts...)}
 	d.Reader.Line = d.line
 	return d

@@ -197,7 +197,7 @@ func TestCodeOfAnErrorIsANumber(t *testing.T) {
 }
 
 // lines reads all of text and returns its events as otelagent's own lines, and its errors.
-func lines(text string, opts ...input.Option) []string {
+func lines(text string, opts ...input.Settings) []string {
 	var out []string
 	for ev, err := range NewDecoder(opts...).Events(strings.NewReader(text)) {
 		if err != nil {

@@ -11,7 +11,7 @@ import (
 // TestMessage reads a wire of which direction and times are known, as a proxy on it does.
 func TestMessage(t *testing.T) {
 	start := time.Date(2026, 1, 5, 10, 0, 0, 0, time.UTC)
-	d := NewDecoder(input.WithLive())
+	d := NewDecoder(input.Settings{Live: true})
 	var wait time.Duration
 	var first, asked time.Time
 	n := int64(0)

@@ -24,7 +24,7 @@ import (
 
 // recorded sends a capture through the whole pipeline, to its end, and returns the sessions by id and what their blocks
 // hold.
-func recorded(t *testing.T, text string, opts ...input.Option) (map[string]*tree.Session, map[string]*tree.BlockSet) {
+func recorded(t *testing.T, text string, opts ...input.Settings) (map[string]*tree.Session, map[string]*tree.BlockSet) {
 	t.Helper()
 	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), writer.WithDerivedIDs)
 	rec := event.NewRecorder(p.Tracer())

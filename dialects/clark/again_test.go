@@ -20,7 +20,7 @@ func TestLive(t *testing.T) {
 	in := &feed{lines: lines}
 	started := 0
 	bounds := 0
-	for ev, err := range NewDecoder(input.WithLive()).Events(in) {
+	for ev, err := range NewDecoder(input.Settings{Live: true}).Events(in) {
 		if err != nil {
 			t.Fatal(err)
 		}

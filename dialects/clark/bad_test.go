@@ -48,7 +48,7 @@ func sent(t *testing.T, text []byte) (got *tree, bad int) {
 	t.Helper()
 	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent))
 	rec := event.NewRecorder(p.Tracer())
-	for ev, err := range NewDecoder(input.WithSession("given")).Events(bytes.NewReader(text)) {
+	for ev, err := range NewDecoder(input.Settings{Session: "given"}).Events(bytes.NewReader(text)) {
 		if err != nil {
 			bad++
 			continue

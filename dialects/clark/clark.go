@@ -48,7 +48,7 @@ type Decoder struct {
 }
 
 // NewDecoder returns a Decoder that has met no runs.
-func NewDecoder(opts ...input.Option) *Decoder {
+func NewDecoder(opts ...input.Settings) *Decoder {
 	d := &Decoder{Shell: input.NewShell(Dialect, ndjson.Read, opts...), runs: map[string]*run{},
 		trajectory: journal{waiting: map[kind][]int{}, done: map[string]int{}, played: map[string]bool{}}}
 	d.Reader = input.Reader{Line: d.read, Holds: d.announceAll, End: d.end}

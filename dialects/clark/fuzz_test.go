@@ -30,7 +30,7 @@ func FuzzDecoder(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, events, records []byte) {
 		read := func() (out []byte) {
-			d := NewDecoder(input.WithMaxLine(1 << 16)).WithTrajectory(bytes.NewReader(records))
+			d := NewDecoder(input.Settings{MaxLine: 1 << 16}).WithTrajectory(bytes.NewReader(records))
 			rec := event.NewRecorder(nil)
 			var rejected int64
 			line := int64(-1)

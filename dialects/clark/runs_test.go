@@ -56,7 +56,7 @@ func TestRuns(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var got []string
-			for ev, err := range NewDecoder(input.WithSession(test.session)).Events(strings.NewReader(test.in)) {
+			for ev, err := range NewDecoder(input.Settings{Session: test.session}).Events(strings.NewReader(test.in)) {
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -122,7 +122,7 @@ func (d *Decoder) load() {
 	if t.source == nil {
 		return
 	}
-	sh := input.NewShell(Dialect, ndjson.Read, input.WithMaxLine(d.Settings.MaxLine))
+	sh := input.NewShell(Dialect, ndjson.Read, input.Settings{MaxLine: d.Settings.MaxLine})
 	source := t.source
 	t.source = nil
 	sh.Reader.Line = func(in input.Line) {

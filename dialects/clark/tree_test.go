@@ -120,7 +120,7 @@ func TestTree(t *testing.T) {
 // recorded sends a recording through the whole pipeline and returns what is in the tree.
 func recorded(t *testing.T, base string, f form) (*tree, *agenttest.Pipeline) {
 	t.Helper()
-	d := NewDecoder(input.WithSession("given")) // for runs without identity
+	d := NewDecoder(input.Settings{Session: "given"}) // for runs without identity
 	if f.trajectory {
 		d.WithTrajectory(bytes.NewReader(readFile(t, base+".trajectory.jsonl")))
 	}

@@ -49,7 +49,7 @@ type file struct {
 }
 
 // NewDecoder returns a Decoder of the files of a family. An input without a name is of the session that its lines name.
-func NewDecoder(opts ...input.Option) *transcript.Decoder {
+func NewDecoder(opts ...input.Settings) *transcript.Decoder {
 	all := &family{talks: map[*transcript.Thread]*talk{}, rank: map[string]int{}}
 	return transcript.NewDecoder(Dialect, opts, func(d *transcript.Decoder, f transcript.File) (input.Reader, func() error) {
 		r := &file{Decoder: d, family: all, File: f, session: cmp.Or(f.ID, d.Settings.Session), titles: map[string][]byte{}}

@@ -306,7 +306,7 @@ func TestHostile(t *testing.T) {
 	deep := strings.Repeat(`{"type":"user","message":`, 300) + "1" + strings.Repeat("}", 300) + "\n"
 	many = append(append(many, deep...), []byte(`{"type":"user","sessionId":5,"message":[]}`+"\n")...)
 	rejected := 0
-	for _, err := range claudecode.NewDecoder(input.WithMaxLine(1 << 20)).Events(bytes.NewReader(many)) {
+	for _, err := range claudecode.NewDecoder(input.Settings{MaxLine: 1 << 20}).Events(bytes.NewReader(many)) {
 		if err != nil {
 			rejected++
 		}
@@ -320,7 +320,7 @@ func TestHostile(t *testing.T) {
 func TestFollowed(t *testing.T) {
 	text := read(t, "testdata/agtrace/claude_session.jsonl")
 	at := bytes.Index(text, []byte("cd to myapp")) // inside a line
-	d := claudecode.NewDecoder(input.WithLive())
+	d := claudecode.NewDecoder(input.Settings{Live: true})
 	path := write(t, filepath.Join(t.TempDir(), "claude_session.jsonl"), text[:at])
 	f := families(t, path)[0].Files[0]
 	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent))

@@ -136,7 +136,7 @@ func TestFollowed(t *testing.T) {
 		}
 		growing := filepath.Join(t.TempDir(), "rollout.jsonl")
 		p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), writer.WithDerivedIDs)
-		rec, d := event.NewRecorder(p.Tracer()), codex.NewDecoder(input.WithLive())
+		rec, d := event.NewRecorder(p.Tracer()), codex.NewDecoder(input.Settings{Live: true})
 		lines := bytes.SplitAfter(text, []byte("\n"))
 		for n := 0; n < len(lines); n += 5 {
 			part := append(bytes.Join(lines[:n], nil), lines[n][:len(lines[n])/2]...) // it ends inside a line

@@ -17,7 +17,7 @@
 //
 // # Limits
 //
-//   - A line: MaxLine bytes (64 MiB unless input.WithMaxLine sets another number).
+//   - A line: MaxLine bytes (64 MiB unless input.Settings set another number).
 //   - Lines by which copies are found, and ids: 2,097,152. When there are more, the Decoder forgets those before.
 //   - Runs and prompts of a thread that a rollback can hide: the last 1,024.
 package codex
@@ -72,7 +72,7 @@ func head(_ string, text []byte) (h transcript.Head) {
 
 // NewDecoder returns a Decoder of the rollouts of a family, parents before the threads that copy them or that they
 // spawned.
-func NewDecoder(opts ...input.Option) *transcript.Decoder {
+func NewDecoder(opts ...input.Settings) *transcript.Decoder {
 	return transcript.NewDecoder(Dialect, opts, func(d *transcript.Decoder, _ transcript.File) (input.Reader,
 		func() error) {
 		t := &thread{e: d}

@@ -9,7 +9,7 @@
 //
 // # Limits
 //
-//   - A line, and a document as a whole: MaxLine bytes (64 MiB unless input.WithMaxLine sets another number).
+//   - A line, and a document as a whole: MaxLine bytes (64 MiB unless input.Settings set another number).
 //   - Nesting of JSON: object.MaxDepth.
 //   - Messages of a list: 65,536. Messages that a rewind reaches: the last 65,536 of a session.
 //
@@ -64,7 +64,7 @@ func headOf(path string, head []byte) (h transcript.Head) {
 
 // NewDecoder returns a Decoder of the chats of a session, of its sub-agents, and copies of them. Stats.Lines counts
 // lines; of a document messages.
-func NewDecoder(opts ...input.Option) *transcript.Decoder {
+func NewDecoder(opts ...input.Settings) *transcript.Decoder {
 	return transcript.NewDecoder(Dialect, opts, func(d *transcript.Decoder, f transcript.File) (input.Reader, func() error) {
 		s := &session{d: d, parent: parentOf(f.Path)}
 		return input.Reader{Line: d.Objects("", s.line), End: d.Finish, Document: s.document,

@@ -63,11 +63,11 @@ func TestBadDocuments(t *testing.T) {
 func TestBounds(t *testing.T) {
 	document := `{"session":{"id":"s","created_at":1},"messages":[{"message":{"id":"u","role":"user"},"parts":[]},` +
 		`{"message":{"id":"v","role":"user","x":"` + strings.Repeat("x", 1000) + `"},"parts":[]}]}`
-	equal(t, errorsOf(document, input.WithMaxLine(500)), "guide: longer than 500 bytes")
-	equal(t, errorsOf(document, input.WithMaxLine(len(document))))
+	equal(t, errorsOf(document, input.Settings{MaxLine: 500}), "guide: longer than 500 bytes")
+	equal(t, errorsOf(document, input.Settings{MaxLine: len(document)}))
 	lines := sessionRow("") + messageRow("u", "user", 1001, `{"x":"`+strings.Repeat("x", 1000)+`"}`) +
 		messageRow("v", "user", 1002, `{}`)
-	equal(t, errorsOf(lines, input.WithMaxLine(500)), "guide: line 2: longer than 500 bytes")
+	equal(t, errorsOf(lines, input.Settings{MaxLine: 500}), "guide: line 2: longer than 500 bytes")
 	var parts strings.Builder
 	parts.WriteString(sessionRow("") + messageRow("u", "user", 1001, `{}`))
 	for i := range 16384 + 2 {
@@ -76,11 +76,11 @@ func TestBounds(t *testing.T) {
 	equal(t, errorsOf(parts.String()), "guide: line 16387: part: a message of more than 16384 parts",
 		"guide: line 16388: part: a message of more than 16384 parts")
 	equal(t, errorsOf(sessionRow("")+messageRow("u", "user", 1001, `{}`)+partRow("p", "u", 0, 1001, text)+partRow("q",
-		"u", 1, 1001, `{"type":"text","text":"`+strings.Repeat("x", 300)+`"}`), input.WithMaxLine(500)),
+		"u", 1, 1001, `{"type":"text","text":"`+strings.Repeat("x", 300)+`"}`), input.Settings{MaxLine: 500}),
 		"guide: line 4: part: a message with its parts longer than 500 bytes")
 	longRow := strings.Replace(partRow("q", "u", 1, 1001, text), `"type":"part"`,
 		`"type":"part","x":"`+strings.Repeat("x", 300)+`"`, 1)
-	equal(t, errorsOf(sessionRow("")+messageRow("u", "user", 1001, `{}`)+longRow, input.WithMaxLine(500)),
+	equal(t, errorsOf(sessionRow("")+messageRow("u", "user", 1001, `{}`)+longRow, input.Settings{MaxLine: 500}),
 		"guide: line 3: part: a message with its parts longer than 500 bytes")
 	var users strings.Builder
 	users.WriteString(sessionRow(""))
@@ -138,7 +138,7 @@ func TestTurnsShareNoParts(t *testing.T) {
 	}
 }
 
-func errorsOf(in string, opts ...input.Option) (errs []string) {
+func errorsOf(in string, opts ...input.Settings) (errs []string) {
 	for _, err := range guide.NewDecoder(opts...).Events(strings.NewReader(in)) {
 		if err != nil {
 			errs = append(errs, err.Error())

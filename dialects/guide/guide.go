@@ -19,8 +19,8 @@
 //
 // # Limits
 //
-//   - A line, the documents of an input, and a message with its parts: MaxLine bytes (64 MiB unless input.WithMaxLine
-//     sets another number).
+//   - A line, the documents of an input, and a message with its parts: MaxLine bytes (64 MiB unless input.Settings
+//     set another number).
 //   - Nesting of JSON: object.MaxDepth.
 //   - Parts of a message: 16,384.
 //   - Messages of a stretch: 1,024. After them another run begins.
@@ -77,7 +77,7 @@ type Decoder struct {
 }
 
 // NewDecoder returns a Decoder that has read no session.
-func NewDecoder(opts ...input.Option) *Decoder {
+func NewDecoder(opts ...input.Settings) *Decoder {
 	d := &Decoder{Shell: input.NewShell(Dialect, ndjson.Read, opts...), children: map[string]link{}}
 	d.Reader = input.Reader{Line: d.line, Holds: d.holds, End: d.endSession, Document: d.document,
 		IsDocument: func(o input.Outline) bool { return o.Has("", "session", "messages") && !o.Has("", "type") }}

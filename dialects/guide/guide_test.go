@@ -407,8 +407,8 @@ func TestDocumentsInOtherShapes(t *testing.T) {
 func TestSettings(t *testing.T) {
 	in := line("message", `{"id":"a","role":"assistant","created_at":5,"metadata":{"usage":{"input":1}}}`) +
 		line("part", `{"id":"p","data":`+text+`}`)
-	got := string(eventsOf([]byte(in), input.WithSession("S"), input.WithAgent("A"), input.WithProvider("P"),
-		input.WithUsageRule(spans.UsageRuleExcludesCacheAndReasoning)))
+	got := string(eventsOf([]byte(in), input.Settings{Session: "S", Agent: "A", Provider: "P",
+		Rule: spans.UsageRuleExcludesCacheAndReasoning}))
 	for _, want := range []string{`"session":"S"`, `"agent":"A"`, `"provider":"P"`,
 		`"rule":"excludes_cache_and_reasoning"`} {
 		if !strings.Contains(got, want) {
@@ -489,7 +489,7 @@ func printed(events iter.Seq2[event.Event, error]) []byte {
 	return b
 }
 
-func eventsOf(text []byte, opts ...input.Option) []byte {
+func eventsOf(text []byte, opts ...input.Settings) []byte {
 	return printed(guide.NewDecoder(opts...).Events(bytes.NewReader(text)))
 }
 

@@ -3,7 +3,7 @@
 //
 // A dialect is a package whose Decoder turns bytes into the events of package otelagent:
 //
-//	for ev, err := range phi.NewDecoder(input.WithLive()).Events(os.Stdin) {
+//	for ev, err := range phi.NewDecoder(input.Settings{Live: true}).Events(os.Stdin) {
 //		var bad *input.LineError
 //		switch {
 //		case errors.As(err, &bad):
@@ -17,6 +17,7 @@
 package input
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"iter"
@@ -29,7 +30,8 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// DefaultMaxLine is the longest line that is read, in bytes, without WithMaxLine. A line may hold a whole request.
+// DefaultMaxLine is the longest line that is read, in bytes, unless Settings say otherwise. A line may hold a whole
+// request.
 const DefaultMaxLine = 64 << 20
 
 // Decoder reads one dialect. It remembers what it met, so that one Decoder reads all files of one recording. Not safe
@@ -96,55 +98,27 @@ func Malformed(err error) *LineError {
 	return e
 }
 
-// Settings are what options come to, for those who write a dialect.
+// Settings of a Decoder. Of several the last that is set counts.
 type Settings struct {
-	// Live says that the input is a pipe from a loop that runs now.
+	// Live says that the input is a pipe from a loop that runs now: events get Meta.Arrived, the time at which their line
+	// was read. Without it the input is a recording and Arrived is zero.
 	Live bool
-	// MaxLine is the longest line in bytes without its end.
+	// MaxLine is the longest line that is read, in bytes without its end; longer ones give a *LineError. Of a document it
+	// bounds the whole. Zero or less means 64 MiB.
 	MaxLine int
-	// Session, Agent and Provider are used where the input names none.
+	// Session, Agent and Provider are those of runs for which the input names none. Default: what the dialect makes of it.
 	Session, Agent, Provider string
-	// Rule says how usage is to be read where the input does not say; empty keeps the rule of the dialect.
+	// Rule says how usage is to be read where the input does not say. Default: the rule of the dialect.
 	Rule spans.UsageRule
 }
 
-// An Option changes how a Decoder reads. Nil is ignored.
-type Option func(*Settings)
-
-// SettingsOf returns what the options come to; the defaults without any.
-func SettingsOf(opts ...Option) Settings {
-	s := Settings{MaxLine: DefaultMaxLine}
-	for _, o := range opts {
-		if o != nil {
-			o(&s)
-		}
+// SettingsOf returns several settings as one, with what is not set by default.
+func SettingsOf(all ...Settings) (s Settings) {
+	for _, o := range all {
+		s = Settings{Live: s.Live || o.Live, MaxLine: cmp.Or(max(0, o.MaxLine), s.MaxLine),
+			Session: cmp.Or(o.Session, s.Session), Agent: cmp.Or(o.Agent, s.Agent),
+			Provider: cmp.Or(o.Provider, s.Provider), Rule: cmp.Or(o.Rule, s.Rule)}
 	}
+	s.MaxLine = cmp.Or(s.MaxLine, DefaultMaxLine)
 	return s
 }
-
-// WithLive says that the input is a pipe from a loop that runs now: events get Meta.Arrived, the time at which their
-// line was read. Without it the input is a recording and Arrived is zero.
-func WithLive() Option { return func(s *Settings) { s.Live = true } }
-
-// WithMaxLine sets the longest line that is read, in bytes without its end; longer ones give a *LineError. Of a
-// document it bounds the whole. Default 64 MiB, which zero or less means too.
-func WithMaxLine(n int) Option {
-	return func(s *Settings) {
-		if n <= 0 {
-			n = DefaultMaxLine
-		}
-		s.MaxLine = n
-	}
-}
-
-// WithSession names the session of runs for which the input names none. Default: what the dialect makes of it.
-func WithSession(id string) Option { return func(s *Settings) { s.Session = id } }
-
-// WithAgent names the agent of runs for which the input names none.
-func WithAgent(name string) Option { return func(s *Settings) { s.Agent = name } }
-
-// WithProvider names the provider of runs for which the input names none.
-func WithProvider(name string) Option { return func(s *Settings) { s.Provider = name } }
-
-// WithUsageRule says how usage is to be read where the input does not say. Default, and empty: the rule of the dialect.
-func WithUsageRule(r spans.UsageRule) Option { return func(s *Settings) { s.Rule = r } }

@@ -15,7 +15,7 @@ import (
 )
 
 // scanned are all lines of text, as NUMBER[@EVENT]:TEXT.
-func scanned(t *testing.T, r io.Reader, opts ...input.Option) (lines []string, s *input.Scanner) {
+func scanned(t *testing.T, r io.Reader, opts ...input.Settings) (lines []string, s *input.Scanner) {
 	t.Helper()
 	s = input.NewScanner(r, input.SettingsOf(opts...))
 	for s.Scan() {
@@ -61,7 +61,7 @@ func TestScanner(t *testing.T) {
 				"at once": strings.NewReader(test.in), "by bytes": iotest.OneByteReader(strings.NewReader(test.in)),
 				"with the end": iotest.DataErrReader(strings.NewReader(test.in)),
 			} {
-				got, s := scanned(t, r, input.WithMaxLine(12))
+				got, s := scanned(t, r, input.Settings{MaxLine: 12})
 				if diff := cmp.Diff(test.want, got); diff != "" {
 					t.Errorf("%s (-want +got):\n%s", name, diff)
 				}
@@ -89,7 +89,7 @@ func TestScannerFails(t *testing.T) {
 func TestScannerEndlessEvent(t *testing.T) {
 	var before, after runtime.MemStats
 	in := input.NewScanner(io.MultiReader(strings.NewReader("data: x\n"), io.LimitReader(endless("data:\n"), 12<<20)),
-		input.SettingsOf(input.WithMaxLine(1000)))
+		input.SettingsOf(input.Settings{MaxLine: 1000}))
 	runtime.ReadMemStats(&before)
 	for in.Scan() {
 		if l := in.Line(); !l.TooLong || l.Number != 1 {
@@ -115,7 +115,7 @@ func (e endless) Read(p []byte) (int, error) {
 
 func TestScannerLive(t *testing.T) {
 	before := time.Now()
-	s := input.NewScanner(strings.NewReader("a\n"), input.SettingsOf(input.WithLive()))
+	s := input.NewScanner(strings.NewReader("a\n"), input.SettingsOf(input.Settings{Live: true}))
 	if !s.Scan() || s.Line().Arrived.Before(before) {
 		t.Errorf("arrived at %v", s.Line().Arrived)
 	}
@@ -168,7 +168,8 @@ func FuzzScanner(f *testing.F) {
 		f.Add([]byte(s), 100)
 	}
 	f.Fuzz(func(t *testing.T, b []byte, most int) {
-		s := input.NewScanner(iotest.HalfReader(strings.NewReader(string(b))), input.SettingsOf(input.WithMaxLine(most%1000)))
+		max := input.SettingsOf(input.Settings{MaxLine: most % 1000})
+		s := input.NewScanner(iotest.HalfReader(strings.NewReader(string(b))), max)
 		last := int64(0)
 		for s.Scan() {
 			l := s.Line()

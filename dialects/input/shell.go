@@ -78,7 +78,7 @@ type Shell struct {
 }
 
 // NewShell returns the Shell of a dialect. Own is nil for package ndjson itself.
-func NewShell(name string, own ReadOwn, opts ...Option) Shell {
+func NewShell(name string, own ReadOwn, opts ...Settings) Shell {
 	return Shell{Name: name, Settings: SettingsOf(opts...), own: own}
 }
 

@@ -46,7 +46,7 @@ type Decoder struct{ input.Shell }
 
 // NewDecoder returns a Decoder. Of the settings, Session names the session of runs, groups and facts that name none,
 // Agent and Provider those of runs that name none, Rule that of usage that names none.
-func NewDecoder(opts ...input.Option) *Decoder {
+func NewDecoder(opts ...input.Settings) *Decoder {
 	d := &Decoder{input.NewShell(Dialect, Read, opts...)}
 	d.Reader.Line = func(line input.Line) { d.Own(line, d.Seq) }
 	return d

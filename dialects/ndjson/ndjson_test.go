@@ -17,7 +17,7 @@ import (
 )
 
 // decoded returns what a Decoder makes of an input: events as lines, problems as they read.
-func decoded(r io.Reader, opts ...input.Option) []string {
+func decoded(r io.Reader, opts ...input.Settings) []string {
 	var out []string
 	for ev, err := range NewDecoder(opts...).Events(r) {
 		var bad *input.LineError
@@ -67,8 +67,8 @@ func TestSettings(t *testing.T) {
 		`{"type":"otelagent.group_started"}`,
 		`{"type":"otelagent.fact_stated"}`,
 	}, "\n")
-	got := decoded(strings.NewReader(text), input.WithSession("S"), input.WithAgent("A"), input.WithProvider("P"),
-		input.WithUsageRule(spans.UsageRuleExcludesCache))
+	got := decoded(strings.NewReader(text), input.Settings{Session: "S", Agent: "A", Provider: "P",
+		Rule: spans.UsageRuleExcludesCache})
 	want := []string{
 		`{"type":"otelagent.run_started","seq":1,"session":"S","agent":"A","provider":"P"}`,
 		`{"type":"otelagent.run_started","seq":2,"session":"own","run":"r","agent_id":"me","provider":"p","dialect":"mine"}`,

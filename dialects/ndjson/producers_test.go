@@ -19,7 +19,7 @@ import (
 )
 
 // recorded is the tree of a producer's fixture (interop/ndjson), recorded and rebuilt.
-func recorded(t *testing.T, name string, opts ...input.Option) (*session.Session, *session.BlockSet) {
+func recorded(t *testing.T, name string, opts ...input.Settings) (*session.Session, *session.BlockSet) {
 	t.Helper()
 	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent))
 	rec := event.NewRecorder(p.Tracer())
@@ -72,7 +72,7 @@ func payloads(t *testing.T, name string) (all []string) {
 func TestProducers(t *testing.T) {
 	for _, name := range []string{"python", "rust"} {
 		t.Run(name, func(t *testing.T) {
-			s, blocks := recorded(t, name, input.WithSession("forecast"))
+			s, blocks := recorded(t, name, input.Settings{Session: "forecast"})
 			for _, run := range s.Runs { // the ids of spans, and of a run without an id, are random
 				if name == "python" {
 					run.ID = "generated"

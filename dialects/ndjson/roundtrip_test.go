@@ -103,7 +103,7 @@ func aside(path string) bool {
 // read reads one line that must give one event.
 func read(t *testing.T, line string) event.Event {
 	t.Helper()
-	evs, problems := readAll(line, input.WithUsageRule(""))
+	evs, problems := readAll(line, input.Settings{Rule: ""})
 	if len(problems) > 0 || len(evs) != 1 {
 		t.Fatalf("%s\n%d events, problems %v", line, len(evs), problems)
 	}
@@ -111,7 +111,7 @@ func read(t *testing.T, line string) event.Event {
 }
 
 // readAll reads text. The events are copies.
-func readAll(text string, opts ...input.Option) (evs []event.Event, problems []error) {
+func readAll(text string, opts ...input.Settings) (evs []event.Event, problems []error) {
 	for ev, err := range NewDecoder(opts...).Events(strings.NewReader(text)) {
 		if err != nil {
 			problems = append(problems, err)

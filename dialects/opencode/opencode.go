@@ -10,7 +10,7 @@
 //
 // # Limits
 //
-//   - A document, a row, and a message with its parts: MaxLine bytes (64 MiB unless input.WithMaxLine sets another
+//   - A document, a row, and a message with its parts: MaxLine bytes (64 MiB unless input.Settings set another
 //     number).
 //   - Nesting of JSON: object.MaxDepth.
 //   - Parts of a message: 16,384.
@@ -74,7 +74,7 @@ func headOf(path string, head []byte) (h transcript.Head) {
 
 // NewDecoder returns a Decoder of exports, and of the files of Layout. The program has to have a driver of database/sql
 // with the name sqlite to read a database.
-func NewDecoder(opts ...input.Option) *transcript.Decoder {
+func NewDecoder(opts ...input.Settings) *transcript.Decoder {
 	return transcript.NewDecoder(Dialect, opts, func(d *transcript.Decoder, f transcript.File) (input.Reader,
 		func() error) {
 		r := &reader{Decoder: d}

@@ -21,7 +21,7 @@ import (
 )
 
 // lined returns the events of text as lines of package ndjson, and errors between them.
-func lined(text []byte, opts ...input.Option) []byte {
+func lined(text []byte, opts ...input.Settings) []byte {
 	var out []byte
 	for ev, err := range NewDecoder(opts...).Events(bytes.NewReader(text)) {
 		if err != nil {
@@ -34,7 +34,7 @@ func lined(text []byte, opts ...input.Option) []byte {
 }
 
 // collect returns the lines that lined returns.
-func collect(text string, opts ...input.Option) []string {
+func collect(text string, opts ...input.Settings) []string {
 	return strings.Split(strings.TrimSuffix(string(lined([]byte(text), opts...)), "\n"), "\n")
 }
 
@@ -137,7 +137,7 @@ func TestBadDocuments(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			runs := 0
 			var errs []string
-			for ev, err := range NewDecoder(input.WithMaxLine(test.max)).Events(strings.NewReader(test.text)) {
+			for ev, err := range NewDecoder(input.Settings{MaxLine: test.max}).Events(strings.NewReader(test.text)) {
 				var bad *input.LineError
 				if errors.As(err, &bad) {
 					errs = append(errs, strings.TrimPrefix(bad.Error(), "phi-core: "))
@@ -209,7 +209,7 @@ func TestWideGroup(t *testing.T) {
 // grew.
 func TestMessageArray(t *testing.T) {
 	text := read(t, "testdata/ledgers/messages.json")
-	first := func(text []byte, opts ...input.Option) (e event.RunStarted) {
+	first := func(text []byte, opts ...input.Settings) (e event.RunStarted) {
 		for ev, err := range NewDecoder(opts...).Events(bytes.NewReader(text)) {
 			if err != nil {
 				t.Fatal(err)
@@ -227,7 +227,7 @@ func TestMessageArray(t *testing.T) {
 		!asking.Time.Equal(own.Time) {
 		t.Errorf("%s@%s when it was shorter, %s@%s now", asking.ID, asking.Time, own.ID, own.Time)
 	}
-	set := first(text, input.WithSession("mine"), input.WithAgent("clerk"), input.WithProvider("p"))
+	set := first(text, input.Settings{Session: "mine"}, input.Settings{Agent: "clerk"}, input.Settings{Provider: "p"})
 	if set.SessionID != "mine" || set.ID != own.ID || set.Agent != "clerk" || set.Provider != "p" {
 		t.Errorf("%+v", set)
 	}

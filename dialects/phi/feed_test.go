@@ -107,8 +107,8 @@ func metaOf(ev event.Event) event.Meta {
 
 // TestSettings fills in what the wire lacks, and nothing else.
 func TestSettings(t *testing.T) {
-	opts := []input.Option{input.WithSession("mine"), input.WithAgent("clerk"), input.WithProvider("relay"),
-		input.WithUsageRule(spans.UsageRuleExcludesCache)}
+	opts := []input.Settings{{Session: "mine"}, {Agent: "clerk"}, {Provider: "relay"},
+		{Rule: spans.UsageRuleExcludesCache}}
 	runOf := func(line string) (e event.RunStarted) {
 		for ev, err := range NewDecoder(opts...).Events(strings.NewReader(line)) {
 			if err != nil {

@@ -39,7 +39,7 @@ type Decoder struct {
 }
 
 // NewDecoder returns a Decoder that has met no runs.
-func NewDecoder(opts ...input.Option) *Decoder {
+func NewDecoder(opts ...input.Settings) *Decoder {
 	d := &Decoder{Shell: input.NewShell(Dialect, ndjson.Read, opts...)}
 	d.runs = runs{settings: d.Settings, byID: map[string]*run{}, sessions: map[string]bool{}}
 	d.Reader = input.Reader{Line: d.line, IsDocument: isDocument, Document: d.document}

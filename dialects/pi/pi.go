@@ -8,7 +8,7 @@
 //
 // # Limits
 //
-//   - A line: MaxLine bytes (64 MiB unless input.WithMaxLine sets another number).
+//   - A line: MaxLine bytes (64 MiB unless input.Settings set another number).
 //   - Entries of a session to which a prompt can go back: 1,048,576. When there are more, the Decoder forgets those
 //     before.
 //   - Runs that a branch hides or shows: the last 1,024.
@@ -36,7 +36,7 @@ const (
 )
 
 // NewDecoder returns a Decoder of the sessions of a family, parents before those that branched from them.
-func NewDecoder(opts ...input.Option) *transcript.Decoder {
+func NewDecoder(opts ...input.Settings) *transcript.Decoder {
 	return transcript.NewDecoder(Dialect, opts, func(d *transcript.Decoder, _ transcript.File) (input.Reader, func() error) {
 		s := &session{d: d, entries: map[string]*run{}, now: &run{}}
 		return input.Reader{Line: d.Objects("type! timestamp:time!", s.line), End: d.Finish}, nil

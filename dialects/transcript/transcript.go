@@ -83,7 +83,7 @@ type source struct {
 // NewDecoder returns a Decoder of the dialect of that name that has read nothing. Open returns what reads a file of a
 // family, of which it reports the records to the Decoder: lines or documents, or, if it is set, a function that reads a
 // file which has none, such as a database. The zero File is an input without a name.
-func NewDecoder(name string, opts []input.Option, open func(*Decoder, File) (input.Reader, func() error)) *Decoder {
+func NewDecoder(name string, opts []input.Settings, open func(*Decoder, File) (input.Reader, func() error)) *Decoder {
 	shell := input.NewShell(name, ndjson.Read, opts...)
 	return &Decoder{Shell: &shell, open: open, files: map[string]*source{}, ids: map[digest]int32{}, places: []place{{}},
 		threads: map[[2]string]*Thread{}, children: map[digest]Link{}, facts: map[digest]digest{},
@@ -305,7 +305,7 @@ func (d *Decoder) begin(f File) {
 // ErrRewritten says that a file is shorter than what was read of it.
 var ErrRewritten = errors.New("the file was written anew")
 
-// Read reads a file. With input.WithLive it reads whole lines, and what follows them the next time.
+// Read reads a file. With Settings.Live it reads whole lines, and what follows them the next time.
 func (d *Decoder) Read(f File) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
 		d.begin(f)

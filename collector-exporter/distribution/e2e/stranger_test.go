@@ -159,7 +159,7 @@ func strangers(t *testing.T) []ptrace.Traces {
 			spoken[d.Name] = true
 			p := agenttest.New(t, writer.WithDerivedIDs, otelagent.WithCapture(otelagent.CaptureContent))
 			rec := event.NewRecorder(p.Tracer())
-			for ev, err := range d.New(input.WithSession(filepath.Base(f))).Events(from) {
+			for ev, err := range d.New(input.Settings{Session: filepath.Base(f)}).Events(from) {
 				var bad *input.LineError
 				if err != nil && !errors.As(err, &bad) {
 					t.Fatalf("%s: %v", f, err)

@@ -100,7 +100,7 @@ func newWire(t *otelagent.Tracer) *wire {
 	if t == nil {
 		return &wire{}
 	}
-	return &wire{dec: acp.NewDecoder(input.WithLive()), rec: event.NewRecorder(t)}
+	return &wire{dec: acp.NewDecoder(input.Settings{Live: true}), rec: event.NewRecorder(t)}
 }
 
 // expect keeps ctx for the prompt of a session whose request is written next, until the returned function is called.
