@@ -40,7 +40,19 @@ func (d *Decoder) handle(r *run, l *line) {
 		d.endTurn(r)
 		d.beginTurn(r, r.turns, &event.TurnStarted{Meta: m})
 	case "turn_end":
-		d.turnEnded(r, m, l)
+		if !r.open && r.replied(l) || r.ended { // it is late
+			d.Other(m, l.name, l.raw)
+			break
+		}
+		d.within(r, m, l)
+		results := eventsOf(l.List("tool_results"))
+		for _, msg := range results {
+			d.Emit(&event.MessageAdded{Meta: m, Message: msg})
+		}
+		e := d.turnEnd(r, m, l.msg, d.usage(l))
+		e.Results = results
+		r.open, r.reply = false, message{}
+		d.Emit(e)
 	case "message_update":
 		d.messageUpdate(r, m, l)
 	case "message_end":
@@ -100,7 +112,7 @@ func (d *Decoder) beginTurn(r *run, least int64, e *event.TurnStarted) {
 	}
 	index := max(least, r.turns)
 	e.Index, r.turns = &index, index+1
-	r.before, r.turn = r.reply, turn{open: true, attempt: -1}
+	r.turn = turn{open: true, attempt: -1}
 	r.gates = nil
 	d.Emit(e)
 }
@@ -112,23 +124,6 @@ func (d *Decoder) within(r *run, m event.Meta, l *line) {
 	}
 	d.beginTurn(r, intOf(l.Raw("iteration"), 0), &event.TurnStarted{Meta: m,
 		TurnInfo: event.TurnInfo{Start: event.Bound(m.Time)}})
-}
-
-func (d *Decoder) turnEnded(r *run, m event.Meta, l *line) {
-	behindNext := l.msg.raw != nil && r.reply.raw == nil && bytes.Equal(l.msg.raw, r.before.raw)
-	if behindNext || !r.open && r.replied(l) || r.ended { // it is late
-		d.Other(m, l.name, l.raw)
-		return
-	}
-	d.within(r, m, l)
-	results := eventsOf(l.List("tool_results"))
-	for _, msg := range results {
-		d.Emit(&event.MessageAdded{Meta: m, Message: msg})
-	}
-	e := d.turnEnd(r, m, l.msg, d.usage(l))
-	e.Results = results
-	r.open, r.reply = false, message{}
-	d.Emit(e)
 }
 
 // turnEnd is the end of a turn whose reply is msg.
@@ -180,9 +175,6 @@ func (d *Decoder) messageEnd(r *run, m event.Meta, l *line) {
 	case !l.msg.assistant():
 		d.Emit(&event.MessageAdded{Meta: m, Message: l.msg.event()})
 		return
-	case !r.open: // late, or all before it is lost; the end of its turn has it once more
-		d.Emit(&event.ReplyReceived{Meta: m, Message: l.msg.event()})
-		return
 	case r.reply.raw != nil && !r.thrown: // to a request that is lost
 		d.discard(r, m, "")
 	}
@@ -232,17 +224,11 @@ func (d *Decoder) request(r *run, m event.Meta, l *line) {
 	}
 	req, _ := event.ParseRequest(l.payload) // what cannot be read is kept as it is spelled
 	e := &event.RequestPrepared{Meta: m, Request: req}
-	e.Temperature = temperature(l.Raw("temperature"))
+	// The loop has 32 bits of it: some producers spell it with the digits of 64.
+	if t, err := strconv.ParseFloat(string(l.Raw("temperature")), 32); err == nil {
+		t, _ = strconv.ParseFloat(strconv.FormatFloat(t, 'g', -1, 32), 64)
+		e.Temperature = &t
+	}
 	e.Attempt = r.attempt
 	d.Emit(e)
-}
-
-// temperature rounds to 32 bits, which is what the loop has: some producers spell it with the digits of 64.
-func temperature(value []byte) *float64 {
-	t, err := strconv.ParseFloat(string(value), 32)
-	if err != nil {
-		return nil
-	}
-	t, _ = strconv.ParseFloat(strconv.FormatFloat(t, 'g', -1, 32), 64)
-	return &t
 }

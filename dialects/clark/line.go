@@ -4,12 +4,10 @@ import (
 	"cmp"
 	"math"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
-	"github.com/otelagent/otelagent/internal/genaijson"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/spans"
@@ -244,17 +242,6 @@ func intOf(value []byte, none int64) int64 {
 		return n
 	}
 	return none
-}
-
-// textOf returns the text blocks of a result, one a line.
-func textOf(result []byte) string {
-	var parts []string
-	for p := range genaijson.Parts(result) {
-		if s, ok := p.Text(); ok && p.Type == "text" {
-			parts = append(parts, s)
-		}
-	}
-	return strings.Join(parts, "\n")
 }
 
 var usageKeys = input.UsageKeys{Input: "input_tokens", Output: "output_tokens",

@@ -41,8 +41,7 @@ type run struct {
 	turns int64   // that began
 	turn          // the last one
 
-	before    message // the reply of the turn before, if its end did not come
-	gates     []gate  // of the attempt that is prepared
+	gates     []gate // of the attempt that is prepared
 	catalogue []string
 	hidden    []string // of the catalogue, in the last attempt
 }
@@ -79,13 +78,6 @@ func (r *run) owns(l *line) bool {
 		return !r.ended && slices.ContainsFunc(r.calls, func(c *call) bool { return c.id == id && !c.ended })
 	}
 	return l.variant == "turn_end" && r.replied(l)
-}
-
-// contradicts reports whether l cannot be of r: it is a second reply to one request, or ends a turn with another reply.
-func (r *run) contradicts(l *line) bool {
-	second := r.open && l.variant == "message_end" && l.msg.assistant()
-	other := l.variant == "turn_end" && l.msg.raw != nil && !r.replied(l)
-	return r.reply.raw != nil && !r.thrown && r.attempt >= 0 && (second || other)
 }
 
 // begin makes the run of an identity, or of a record, which has the same keys; with nil one without identity. It began
@@ -282,7 +274,10 @@ func (d *Decoder) event(s *stream, l *line) {
 	if !r.announced {
 		d.announce(r, l.hint())
 	}
-	if s.mixed == nil && r.contradicts(l) {
+	// It cannot be of r: it is a second reply to one request, or ends a turn with another reply.
+	second := r.open && l.variant == "message_end" && l.msg.assistant()
+	other := l.variant == "turn_end" && l.msg.raw != nil && !r.replied(l)
+	if s.mixed == nil && r.reply.raw != nil && !r.thrown && r.attempt >= 0 && (second || other) {
 		d.mix(s, r, l, "its lines are mixed with those of other runs")
 		d.mixedLine(s, l)
 		return
@@ -336,9 +331,6 @@ func (d *Decoder) unnamed(s *stream) string {
 
 // push puts a run that began with l where it belongs on s.
 func (d *Decoder) push(s *stream, r *run, l *line) {
-	if s.mixed != nil && (r.nameless || r.ParentID != s.mixed.ID) {
-		s.mixed = nil
-	}
 	at := slices.IndexFunc(s.stack, func(o *run) bool { return r.ParentID != "" && o.ID == r.ParentID })
 	for top := s.top(); top != nil && s.mixed == nil; top = s.top() {
 		// Without a parent in s it may be nested in a run whose call is open, and end before that continues.

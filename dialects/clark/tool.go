@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/otelagent/otelagent/dialects/event"
+	"github.com/otelagent/otelagent/internal/genaijson"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/spans"
@@ -78,10 +79,16 @@ func (d *Decoder) toolEnd(r *run, m event.Meta, l *line) {
 	failed := isError != nil && *isError
 	c := r.call(id, name, true)
 	result := l.Raw("result")
-	details, text := object.Of("", object.Of("", result).Raw("details")), textOf(result)
+	details, text := object.Of("", object.Of("", result).Raw("details")), ""
+	for p := range genaijson.Parts(result) { // its text blocks, one a line
+		if s, ok := p.Text(); ok && p.Type == "text" {
+			text += "\n" + s
+		}
+	}
+	text = strings.TrimPrefix(text, "\n")
 
 	e := &event.ToolEnded{Meta: m, CallID: id, Name: name}
-	e.Result, e.ChildRunID, e.End = result, d.childOf(r, details), r.endOf(c, details, m)
+	e.Result, e.ChildRunID, e.End = result, details.Text("child_run_id"), r.endOf(c, details, m)
 	if child := d.runs[e.ChildRunID]; child != nil && child.SessionID != r.SessionID {
 		e.ChildSessionID = child.SessionID
 	}
@@ -109,21 +116,6 @@ func (d *Decoder) toolEnd(r *run, m event.Meta, l *line) {
 	}
 	c.started, c.ended = true, true
 	d.Emit(e)
-}
-
-// childOf returns the id of the run that a call of r spawned: as the host says, else any text in the details of the
-// result that is the id of a child of r.
-func (d *Decoder) childOf(r *run, details *object.Object) string {
-	if id := details.Text("child_run_id"); id != "" {
-		return id
-	}
-	for _, raw := range details.All() {
-		s, _ := rawjson.String(raw)
-		if child := d.runs[s]; child != nil && child.ParentID == r.ID {
-			return s
-		}
-	}
-	return ""
 }
 
 // refusal returns who refused a call that failed, as far as the wire has it; empty when nobody did. Until 0.2.0 refused
