@@ -48,8 +48,14 @@ func of[T any](name, keys string) shape {
 		key, absent, isText := strings.Cut(key, ":")
 		key, like, isLike := strings.Cut(key, "^")
 		key, goName, isNamed := strings.Cut(key, "=")
-		if !isNamed {
-			goName = camel(key)
+		for word := range strings.SplitSeq(key, "_") {
+			switch {
+			case isNamed:
+			case word == "id":
+				goName += "ID"
+			default:
+				goName += strings.ToUpper(word[:1]) + word[1:]
+			}
 		}
 		f.key, f.text, f.at, f.origins = key, key+asText, s.index(goName), key == "provenance" && goName == "Messages"
 		if isText {
@@ -61,18 +67,6 @@ func of[T any](name, keys string) shape {
 		s.fields = append(s.fields, f)
 	}
 	return s
-}
-
-// camel returns the Go name of a key.
-func camel(key string) string {
-	name := ""
-	for word := range strings.SplitSeq(key, "_") {
-		if word == "id" {
-			word = "ID"
-		}
-		name += strings.ToUpper(word[:1]) + word[1:]
-	}
-	return name
 }
 
 // index returns where a field of that name stands in the type.

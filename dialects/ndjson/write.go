@@ -56,10 +56,20 @@ func (w *writer) members(fields []field, v reflect.Value) {
 			continue
 		}
 		absent := f.absence(v)
+		isAbsent := at.IsZero()
+		switch p := at.Addr().Interface().(type) {
+		case *time.Time:
+			isAbsent = p.IsZero()
+		case **float64: // JSON does not have all numbers
+			isAbsent = *p == nil || math.IsNaN(**p) || math.IsInf(**p, 0)
+		}
+		if absent.IsValid() {
+			isAbsent = reflect.DeepEqual(at.Interface(), absent.Interface())
+		}
 		switch content, isContent := at.Addr().Interface().(*[]byte); {
 		case isContent:
 			w.content(f, *content)
-		case !absent.IsValid() && isZero(at) || absent.IsValid() && reflect.DeepEqual(at.Interface(), absent.Interface()):
+		case isAbsent:
 		case at.Kind() == reflect.Pointer && at.IsNil(): // and the absent key means a number
 			w.key(f.key)
 			w.dst = append(w.dst, "null"...)
@@ -68,17 +78,6 @@ func (w *writer) members(fields []field, v reflect.Value) {
 			w.value(at)
 		}
 	}
-}
-
-// isZero reports whether v is the zero value of its type, or a number that JSON does not have.
-func isZero(v reflect.Value) bool {
-	switch p := v.Addr().Interface().(type) {
-	case *time.Time:
-		return p.IsZero()
-	case **float64:
-		return *p == nil || math.IsNaN(**p) || math.IsInf(**p, 0)
-	}
-	return v.IsZero()
 }
 
 // oneLine reports whether content can be a part of a line as it is.
@@ -111,9 +110,17 @@ func (w *writer) value(v reflect.Value) {
 			w.value(reflect.ValueOf(&p.Time).Elem())
 			return
 		}
-	case *event.Message:
-		w.message(p)
-		return
+	case *event.Message: // alone where it says by itself all that is known of it
+		if oneLine(p.Raw) {
+			plain, ok := plainMessage(p.Raw)
+			if plain.Time.Equal(p.Time) {
+				plain.Time = p.Time
+			}
+			if ok && reflect.DeepEqual(plain, *p) {
+				w.dst = append(w.dst, p.Raw...)
+				return
+			}
+		}
 	case *spans.Provenance:
 		if p.Raw != "" && !oneLine([]byte(p.Raw)) {
 			w.dst = rawjson.Quote(w.dst, p.Raw)
@@ -144,30 +151,13 @@ func (w *writer) value(v reflect.Value) {
 		w.dst = append(w.dst, ']')
 	default:
 		w.dst = append(w.dst, '{')
+		if m, isMessage := v.Addr().Interface().(*event.Message); isMessage && len(m.Raw) == 0 {
+			w.key("raw")
+			w.dst = append(w.dst, "null"...)
+		}
 		w.members(shapeOf[v.Type()].fields, v)
 		w.dst = append(w.dst, '}')
 	}
-}
-
-// message writes a message: alone where it says by itself all that is known of it.
-func (w *writer) message(m *event.Message) {
-	if oneLine(m.Raw) {
-		plain, ok := plainMessage(m.Raw)
-		if plain.Time.Equal(m.Time) {
-			plain.Time = m.Time
-		}
-		if ok && reflect.DeepEqual(plain, *m) {
-			w.dst = append(w.dst, m.Raw...)
-			return
-		}
-	}
-	w.dst = append(w.dst, '{')
-	if len(m.Raw) == 0 {
-		w.key("raw")
-		w.dst = append(w.dst, "null"...)
-	}
-	w.members(shapeOf[reflect.TypeFor[event.Message]()].fields, reflect.ValueOf(m).Elem())
-	w.dst = append(w.dst, '}')
 }
 
 // origins writes the provenances alone of a request of which all else is what its payload says. It reports whether it
