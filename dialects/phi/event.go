@@ -69,10 +69,19 @@ func (d *Decoder) event(o *object.Object, raw []byte, stamp time.Time) {
 	l := &line{Object: o, name: o.String("type"), raw: raw, m: d.meta()}
 	v, known := variants[l.name]
 	if !known {
-		if !d.RejectProblems("", o) {
-			d.Counts.Events++
-			d.unknown(l, stamp)
+		if d.RejectProblems("", o) {
+			return
 		}
+		d.Counts.Events++
+		o = object.Of("", l.raw) // whatever its members are, they are no problem
+		l.m.Run, l.m.Session, l.m.Time = o.String("loop_id"), o.String("session_id"), o.Time("timestamp")
+		if !stamp.IsZero() {
+			l.m.Time = stamp
+		}
+		if l.m.Run != "" && (l.m.Session == "" || d.runs.byID[l.m.Run] != nil) {
+			l.m.Session = d.runs.home(l.m.Run)
+		}
+		d.Other(l.m, l.name, l.raw)
 		return
 	}
 	if once(o); v&noLoop == 0 && o.Require("loop_id") {
@@ -215,19 +224,6 @@ func (d *Decoder) read(l *line) {
 		e.Applied, e.Reason = l.Bool("applied"), l.String("reason")
 		l.add(e)
 	}
-}
-
-// unknown hands out an event of a type that is not phi-core's, as far as we know it.
-func (d *Decoder) unknown(l *line, stamp time.Time) {
-	o := object.Of("", l.raw) // whatever its members are, they are no problem
-	l.m.Run, l.m.Session, l.m.Time = o.String("loop_id"), o.String("session_id"), o.Time("timestamp")
-	if !stamp.IsZero() {
-		l.m.Time = stamp
-	}
-	if l.m.Run != "" && (l.m.Session == "" || d.runs.byID[l.m.Run] != nil) {
-		l.m.Session = d.runs.home(l.m.Run)
-	}
-	d.Other(l.m, l.name, l.raw)
 }
 
 // once notes a problem when a key of o is there twice.

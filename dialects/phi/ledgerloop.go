@@ -125,7 +125,19 @@ func (d *Decoder) loop(s *session, p *record) {
 	if o.Object("compaction_block") != nil {
 		p.block = o.Raw("compaction_block")
 	}
-	p.readRefs(o)
+	p.unused = make(map[string][]*childRef)
+	for i, raw := range o.List("child_loop_refs") {
+		in := object.Of("", raw)
+		if in == nil {
+			o.Fail(object.Element("child_loop_refs", i), "want an object, got "+rawjson.KindOf(raw))
+			continue
+		}
+		in.Use(refFields...)
+		ref := &childRef{raw: raw, more: in.Rest() != nil, run: in.Text("child_loop_id"),
+			session: in.Text("child_session_id")}
+		call := in.Text("tool_call_id")
+		p.refs, p.unused[call] = append(p.refs, ref), append(p.unused[call], ref)
+	}
 	d.begin(p)
 	defer d.end()
 	p.running = !o.Has("ended_at") && p.status != "Completed" && p.status != "Rejected"
@@ -193,26 +205,6 @@ func (d *Decoder) started(p *record, o *object.Object, s *session) (ok bool) {
 		"agent_id", of("agent_id", s.Text("agent_id")), "parent_loop_id", o.Raw("parent_loop_id"),
 		"continuation_kind", o.Raw("continuation_kind"), "timestamp", o.Raw("started_at"),
 		"metadata", o.Raw("metadata"), "config_snapshot", o.Raw("config"))
-}
-
-// readRefs reads which tool calls of the run spawned which runs.
-func (p *record) readRefs(o *object.Object) {
-	p.unused = make(map[string][]*childRef)
-	for i, raw := range o.List("child_loop_refs") {
-		in := object.Of("", raw)
-		if in == nil {
-			o.Fail(object.Element("child_loop_refs", i), "want an object, got "+rawjson.KindOf(raw))
-			continue
-		}
-		in.Use(refFields...)
-		ref := &childRef{
-			raw: raw, more: in.Rest() != nil,
-			run: in.Text("child_loop_id"), session: in.Text("child_session_id"),
-		}
-		p.refs = append(p.refs, ref)
-		call := in.Text("tool_call_id")
-		p.unused[call] = append(p.unused[call], ref)
-	}
 }
 
 // stored reports whether the stored events of a record say all that its turns do: all are of its loop, AgentStart is

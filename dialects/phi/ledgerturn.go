@@ -52,7 +52,13 @@ func (d *Decoder) turns(p *record, raws, behind [][]byte) {
 		}
 		d.Counts.Events++
 		once(o)
-		inputs, results := conversationOf(o.List("input_messages")), conversationOf(o.List("tool_results"))
+		var inputs, results []message
+		for _, raw := range o.List("input_messages") {
+			inputs = append(inputs, messageOf(raw))
+		}
+		for _, raw := range o.List("tool_results") {
+			results = append(results, messageOf(raw))
+		}
 		reply := message{}
 		if o.Object("output_message") != nil {
 			reply = messageOf(o.Raw("output_message"))

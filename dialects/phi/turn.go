@@ -52,18 +52,6 @@ func messagesOf(raws [][]byte) []event.Message {
 	return list
 }
 
-// conversationOf reads a list of messages with their members; nil when there is none.
-func conversationOf(raws [][]byte) []message {
-	if raws == nil {
-		return nil
-	}
-	list := make([]message, len(raws))
-	for i, raw := range raws {
-		list[i] = messageOf(raw)
-	}
-	return list
-}
-
 // llm reports whether msg is a message for a model; else it is an extension message, or none that we know.
 func (msg *message) llm() bool {
 	content := msg.o.Raw("content")
