@@ -92,7 +92,17 @@ func (r *Recorder) Record(ctx context.Context, ev Event) {
 	}
 	switch ev := ev.(type) {
 	case *RunStarted:
-		r.runStarted(ctx, ev)
+		info := ev.RunInfo
+		info.ID, info.SessionID = cmp.Or(info.ID, ev.Run), cmp.Or(info.SessionID, ev.Session)
+		if old := r.find(runName{info.SessionID, info.ID}); old != nil {
+			r.close(old)
+		}
+		group := r.groupOf(&info)
+		if parent := r.spawner(&info); parent != nil && group == nil {
+			ctx = parent.ctx
+		}
+		o, _ := r.start(ctx, &ev.Meta, info, group, time.Time{})
+		r.seen(o)
 	case *RunEnded:
 		r.runEnded(ctx, ev)
 	case *GroupStarted:
@@ -106,8 +116,26 @@ func (r *Recorder) Record(ctx context.Context, ev Event) {
 		r.groups = append(r.groups, g)
 	case *GroupEnded:
 		r.groupEnded(ctx, ev)
-	case *FactStated:
-		r.factStated(ctx, ev)
+	case *FactStated: // at their own times, else at that of the event, else when it arrived or after all that was seen
+		facts := slices.Clone(ev.Facts)
+		var c clock
+		c.last, c.assumed = r.floor(&ev.Meta)
+		for i := range facts {
+			facts[i].At = stated(facts[i].At, c.at(&ev.Meta, time.Time{}))
+		}
+		session := ev.Session
+		if o := r.newest(""); o != nil {
+			session = cmp.Or(session, o.session)
+		}
+		if n := len(r.ended); n > 0 {
+			session = cmp.Or(session, r.ended[n-1].session)
+		}
+		if session == "" {
+			r.lose(&ev.Meta)
+			return
+		}
+		info := writer.RunInfo{SessionID: session, Dialect: ev.Dialect, Recording: ev.Recording}
+		r.tracer.StateFacts(r.in(ctx, &ev.Meta), info, facts...)
 	default:
 		_, _, begins := about(ev)
 		if o, at := r.runOf(ctx, ev, begins, true); o != nil {
@@ -161,20 +189,6 @@ func (r *Recorder) Lost() int64 {
 func (r *Recorder) lose(m *Meta) {
 	r.lost++
 	r.tracer.Late(r.in(context.Background(), m))
-}
-
-func (r *Recorder) runStarted(ctx context.Context, ev *RunStarted) {
-	info := ev.RunInfo
-	info.ID, info.SessionID = cmp.Or(info.ID, ev.Run), cmp.Or(info.SessionID, ev.Session)
-	if old := r.find(runName{info.SessionID, info.ID}); old != nil {
-		r.close(old)
-	}
-	group := r.groupOf(&info)
-	if parent := r.spawner(&info); parent != nil && group == nil {
-		ctx = parent.ctx
-	}
-	o, _ := r.start(ctx, &ev.Meta, info, group, time.Time{})
-	r.seen(o)
 }
 
 // start starts the run and remembers it as open. It returns when the event with m, whose message states the time in,
@@ -393,30 +407,6 @@ func (r *Recorder) innermost(session, call string) *openRun {
 		return owner
 	}
 	return last
-}
-
-// factStated states facts at their own times, else at that of the event, else when it arrived or after all that was
-// seen.
-func (r *Recorder) factStated(ctx context.Context, ev *FactStated) {
-	facts := slices.Clone(ev.Facts)
-	var c clock
-	c.last, c.assumed = r.floor(&ev.Meta)
-	for i := range facts {
-		facts[i].At = stated(facts[i].At, c.at(&ev.Meta, time.Time{}))
-	}
-	session := ev.Session
-	if o := r.newest(""); o != nil {
-		session = cmp.Or(session, o.session)
-	}
-	if n := len(r.ended); n > 0 {
-		session = cmp.Or(session, r.ended[n-1].session)
-	}
-	if session == "" {
-		r.lose(&ev.Meta)
-		return
-	}
-	info := writer.RunInfo{SessionID: session, Dialect: ev.Dialect, Recording: ev.Recording}
-	r.tracer.StateFacts(r.in(ctx, &ev.Meta), info, facts...)
 }
 
 // seen moves the time of the whole input on to that of a run, and that of its group.
