@@ -54,7 +54,34 @@ func (d *Decoder) handle(r *run, l *line) {
 		r.open, r.reply = false, message{}
 		d.Emit(e)
 	case "message_update":
-		d.messageUpdate(r, m, l)
+		if now := when(m); r.first == 0 && r.reply.raw == nil && !r.asked.IsZero() && !now.IsZero() {
+			r.first = max(0, now.Sub(r.asked))
+		}
+		e := &event.ReplyDelta{Meta: m}
+		chunk := l.Object.Object("chunk")
+		for _, key := range []string{"delta", "arguments_delta", "name_delta"} {
+			switch piece := chunk.Raw(key); {
+			case len(piece) == 0:
+			case piece[0] != '"':
+				e.Bytes += len(piece)
+			default:
+				e.Bytes += len(rawjson.AppendString(nil, piece))
+				if key != "name_delta" {
+					e.Text = piece
+				}
+			}
+		}
+		if e.Text != nil {
+			switch chunk.Text("kind") {
+			case "tool_call_delta":
+				e.Kind = event.PartialToolInput
+			case "text":
+				e.Kind = event.PartialText
+			default:
+				e.Kind = event.PartialReasoning
+			}
+		}
+		d.Emit(e)
 	case "message_end":
 		d.messageEnd(r, m, l)
 	case "tool_execution_start":
@@ -137,37 +164,6 @@ func (d *Decoder) turnEnd(r *run, m event.Meta, msg message, usage *event.Usage)
 	e.Failed, e.Cancelled = failed(msg), e.StopReason == "aborted"
 	e.Usage, e.FirstChunk = usage, r.first
 	return e
-}
-
-func (d *Decoder) messageUpdate(r *run, m event.Meta, l *line) {
-	if now := when(m); r.first == 0 && r.reply.raw == nil && !r.asked.IsZero() && !now.IsZero() {
-		r.first = max(0, now.Sub(r.asked))
-	}
-	e := &event.ReplyDelta{Meta: m}
-	chunk := l.Object.Object("chunk")
-	for _, key := range []string{"delta", "arguments_delta", "name_delta"} {
-		switch piece := chunk.Raw(key); {
-		case len(piece) == 0:
-		case piece[0] != '"':
-			e.Bytes += len(piece)
-		default:
-			e.Bytes += len(rawjson.AppendString(nil, piece))
-			if key != "name_delta" {
-				e.Text = piece
-			}
-		}
-	}
-	if e.Text != nil {
-		switch chunk.Text("kind") {
-		case "tool_call_delta":
-			e.Kind = event.PartialToolInput
-		case "text":
-			e.Kind = event.PartialText
-		default:
-			e.Kind = event.PartialReasoning
-		}
-	}
-	d.Emit(e)
 }
 
 func (d *Decoder) messageEnd(r *run, m event.Meta, l *line) {

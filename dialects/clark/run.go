@@ -294,10 +294,6 @@ func (d *Decoder) agentStart(s *stream, l *line) {
 	if len(s.starts) == maxOpen {
 		d.push(s, d.begin(s, d.unnamed(s), nil, l), l)
 	}
-	if top := s.top(); top != nil && !top.announced && len(top.early) == 0 {
-		l.Fail("type", "stands behind the run_identified of its run")
-		return
-	}
 	s.starts = append(s.starts, start{event.Meta{Time: l.time, Arrived: d.Arrived, Seq: d.Seq}, l.Rest()})
 }
 

@@ -87,14 +87,9 @@ func (d *Decoder) timeOf(r *run, l *line) {
 
 // record reads a record that stands in the input itself.
 func (d *Decoder) record(l *line) {
-	switch r := d.runs[l.stream]; {
-	case l.variant == "":
-		m := event.Meta{Run: l.stream, Time: l.time, Arrived: d.Arrived, Seq: d.Seq}
-		if r != nil {
-			m.Session = r.SessionID
-		}
-		d.Other(m, l.name, l.raw)
-	case !d.known(l.stream):
+	if l.variant == "" {
+		d.Other(event.Meta{Run: l.stream, Time: l.time, Arrived: d.Arrived, Seq: d.Seq}, l.name, l.raw)
+	} else if !d.known(l.stream) {
 		d.play(l)
 	}
 }
@@ -174,9 +169,6 @@ func (d *Decoder) continueRuns() {
 			continue
 		}
 		r := d.runs[l.stream]
-		if l.stream == "" {
-			r = d.stream(streamKey{}).top()
-		}
 		last, begun := d.trajectory.done[l.stream]
 		if r == nil || r.ended || begun && i <= last || l.variant == "run_identified" {
 			continue
