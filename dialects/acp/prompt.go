@@ -2,6 +2,7 @@ package acp
 
 import (
 	"bytes"
+	"strconv"
 
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
@@ -63,7 +64,19 @@ func (r *run) at(m event.Meta) event.Meta {
 // prompt begins a run.
 func (d *Decoder) prompt(f *frame, p *pending) {
 	s := p.s
-	r := &run{id: d.runID(s, f.id), s: s, calls: map[string]*call{}, terms: map[string]*owner{}}
+	request := f.id
+	if text, ok := rawjson.String([]byte(request)); ok {
+		request = text
+	}
+	first := "prompt-" + request
+	id := first
+	for s.taken[id] > 0 { // as it is when an agent starts anew
+		s.taken[first]++
+		id = first + "." + strconv.Itoa(s.taken[first])
+	}
+	s.taken[id] = 1
+	d.held += len(id) + 64
+	r := &run{id: id, s: s, calls: map[string]*call{}, terms: map[string]*owner{}}
 	p.run, p.then = r, func(f *frame) { d.answer(f, r) }
 	if s.loading { // nobody prompts before a session is loaded: the response was not seen
 		d.loaded(s, f.meta)

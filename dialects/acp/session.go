@@ -9,7 +9,6 @@ import (
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/object"
-	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -68,23 +67,6 @@ func (d *Decoder) abandon(r *run) {
 	r.over, r.turn, r.calls, r.terms = true, turn{}, nil, nil
 	s.open = slices.DeleteFunc(s.open, func(x *run) bool { return x == r })
 	maps.DeleteFunc(s.compactions, func(_ string, c *compaction) bool { return c.run == r })
-}
-
-// runID names a prompt by the id of its request. An id that was used before, as it is when an agent starts anew, gets a
-// number.
-func (d *Decoder) runID(s *session, request string) string {
-	if text, ok := rawjson.String([]byte(request)); ok {
-		request = text
-	}
-	first := "prompt-" + request
-	id := first
-	for s.taken[id] > 0 {
-		s.taken[first]++
-		id = first + "." + strconv.Itoa(s.taken[first])
-	}
-	s.taken[id] = 1
-	d.held += len(id) + 64
-	return id
 }
 
 // begin emits the start of a run that goes on with the one before it in its session.

@@ -83,7 +83,22 @@ func (d *Decoder) handle(r *run, l *line) {
 		}
 		d.Emit(e)
 	case "message_end":
-		d.messageEnd(r, m, l)
+		if !l.msg.assistant() {
+			d.Emit(&event.MessageAdded{Meta: m, Message: l.msg.event()})
+			break
+		}
+		if r.reply.raw != nil && !r.thrown { // to a request that is lost
+			d.discard(r, m, "")
+		}
+		r.thrown, r.calls = false, nil
+		r.reply, r.usage = messageOf(bytes.Clone(l.msg.raw)), d.usage(l)
+		for p := range genaijson.Parts(r.reply.raw) {
+			if p.Type == "tool_call" {
+				r.addCall(&call{id: p.ID, name: p.Name, args: p.Content})
+			}
+		}
+		d.Emit(&event.ReplyReceived{Meta: m, Message: l.msg.event(), Usage: r.usage,
+			StopReason: l.msg.String("stop_reason")})
 	case "tool_execution_start":
 		call := event.ToolCall{ID: l.String("tool_call_id"), Name: l.String("tool_name"), Args: l.Spelled("args")}
 		c := r.call(call.ID, call.Name, false)
@@ -164,25 +179,6 @@ func (d *Decoder) turnEnd(r *run, m event.Meta, msg message, usage *event.Usage)
 	e.Failed, e.Cancelled = failed(msg), e.StopReason == "aborted"
 	e.Usage, e.FirstChunk = usage, r.first
 	return e
-}
-
-func (d *Decoder) messageEnd(r *run, m event.Meta, l *line) {
-	switch {
-	case !l.msg.assistant():
-		d.Emit(&event.MessageAdded{Meta: m, Message: l.msg.event()})
-		return
-	case r.reply.raw != nil && !r.thrown: // to a request that is lost
-		d.discard(r, m, "")
-	}
-	r.thrown, r.calls = false, nil
-	r.reply, r.usage = messageOf(bytes.Clone(l.msg.raw)), d.usage(l)
-	for p := range genaijson.Parts(r.reply.raw) {
-		if p.Type == "tool_call" {
-			r.addCall(&call{id: p.ID, name: p.Name, args: p.Content})
-		}
-	}
-	d.Emit(&event.ReplyReceived{Meta: m, Message: l.msg.event(), Usage: r.usage,
-		StopReason: l.msg.String("stop_reason")})
 }
 
 // discard says that the last attempt of the turn was thrown away.

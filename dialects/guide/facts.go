@@ -8,7 +8,6 @@ import (
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/object"
-	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -53,37 +52,6 @@ func (d *Decoder) state(f *facts) {
 		d.Emit(&event.FactStated{Meta: event.Meta{Session: d.session.id, Time: f.at, Seq: f.seq}, Dialect: Dialect,
 			Recording: spans.RecordingLedger, Facts: f.list})
 	}
-}
-
-// stateSession states the row of the session at hand.
-func (d *Decoder) stateSession(text, further []byte) {
-	s := d.session
-	f := &facts{subject: "session", at: s.updated, seq: d.Seq}
-	f.add(factRow, text)
-	for key, value := range object.Of("", further).All() {
-		f.add(factFurther+key, value)
-	}
-	f.add("title", s.title)
-	f.since("archived_at", s.archived)
-	f.add("rules", s.rules)
-	d.state(f)
-}
-
-// stateMessage states the rows of a message and its parts.
-func (d *Decoder) stateMessage(m *message) {
-	lines, changed := [][]byte{m.line}, m.latest
-	for _, p := range m.parts {
-		lines, changed = append(lines, p.line), later(changed, p.latest)
-	}
-	f := &facts{subject: "message/" + m.id, at: m.latest, seq: m.seq}
-	f.addAt(factRow, input.Array(lines), changed)
-	f.since("hidden_at", m.hiddenAt)
-	f.since("queued_at", m.queuedAt)
-	f.since("queue_canceled_at", m.canceledAt)
-	if m.digest != "" {
-		f.add("system_prompt_digest", rawjson.Quote(nil, m.digest))
-	}
-	d.state(f)
 }
 
 // lineOf returns a line with a row and its further members.

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/internal/object"
+	"github.com/otelagent/otelagent/internal/rawjson"
 )
 
 // This file follows the rows: which message a part belongs to, which messages make a run, which session is at hand.
@@ -35,9 +37,18 @@ func (d *Decoder) sessionRow(text, further []byte, stated time.Time) {
 		d.session = s
 	}
 	d.RejectProblems(r.typ, r.Object)
-	if d.session != nil {
-		d.stateSession(r.text, further)
+	if d.session == nil {
+		return
 	}
+	f := &facts{subject: "session", at: s.updated, seq: d.Seq}
+	f.add(factRow, r.text)
+	for key, value := range object.Of("", further).All() {
+		f.add(factFurther+key, value)
+	}
+	f.add("title", s.title)
+	f.since("archived_at", s.archived)
+	f.add("rules", s.rules)
+	d.state(f)
 }
 
 // of reports whether a row that names a session belongs to the session at hand, which begins with it when there is
@@ -163,7 +174,19 @@ func (d *Decoder) endMessage() {
 	s := d.session
 	remember(s.messages, maxMessages, m.id, true)
 	slices.SortStableFunc(m.parts, func(a, b *part) int { return cmp.Compare(a.index, b.index) })
-	d.stateMessage(m)
+	lines, changed := [][]byte{m.line}, m.latest
+	for _, p := range m.parts {
+		lines, changed = append(lines, p.line), later(changed, p.latest)
+	}
+	f := &facts{subject: "message/" + m.id, at: m.latest, seq: m.seq}
+	f.addAt(factRow, input.Array(lines), changed)
+	f.since("hidden_at", m.hiddenAt)
+	f.since("queued_at", m.queuedAt)
+	f.since("queue_canceled_at", m.canceledAt)
+	if m.digest != "" {
+		f.add("system_prompt_digest", rawjson.Quote(nil, m.digest))
+	}
+	d.state(f)
 	if m.digest != "" && len(s.digests) < maxDigests && !slices.Contains(s.digests, m.digest) {
 		s.digests = append(s.digests, m.digest)
 	}

@@ -216,20 +216,6 @@ func (d *Decoder) newSession(id string) *session {
 		messages: map[string]bool{}, kinds: map[string]int64{}}
 }
 
-// rulesAt returns the rules of the session that held at t, as a JSON array; nil when the session has none.
-func (s *session) rulesAt(t time.Time) []byte {
-	var held [][]byte
-	for _, rule := range elements(s.rules) {
-		if added, _ := millis(object.Of("", rule).Raw("added_at")); !added.After(t) {
-			held = append(held, rule)
-		}
-	}
-	if held == nil {
-		return nil
-	}
-	return input.Array(held)
-}
-
 // messageOf reads a row of chat_messages, but for its session.
 func (d *Decoder) messageOf(r *row, id string) *message {
 	m := &message{id: id, path: d.path, number: d.Number, seq: d.Seq, role: r.String("role"),

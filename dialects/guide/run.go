@@ -139,7 +139,16 @@ func (d *Decoder) runInfo(messages []*message) event.RunInfo {
 	s, first := d.session, messages[0]
 	info := event.RunInfo{SessionID: s.id, ID: first.id, Agent: s.agent, Dialect: Dialect,
 		Start:     stamped(first.created),
-		Recording: spans.RecordingLedger, Copied: s.copied(first.created), Rules: s.rulesAt(first.created)}
+		Recording: spans.RecordingLedger, Copied: s.copied(first.created)}
+	var held [][]byte // the rules that held when it began
+	for _, rule := range elements(s.rules) {
+		if added, _ := millis(object.Of("", rule).Raw("added_at")); !added.After(first.created) {
+			held = append(held, rule)
+		}
+	}
+	if held != nil {
+		info.Rules = input.Array(held)
+	}
 	m := s.model
 	for _, of := range messages {
 		if of.agent != "" {

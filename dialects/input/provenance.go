@@ -26,12 +26,13 @@ func Provenance(value []byte) spans.Provenance {
 		Tier: o.String("tier"), RecordID: o.String("record_id"), TurnIndex: number("turn_index"),
 		Role: o.String("role"), MessageIndex: number("message_index"),
 	}
-	spelled := p.AppendJSON(nil)
-	if bytes.Equal(spelled, value) && known(p) {
+	spelled, short := p.AppendJSON(nil), p.Encode()
+	known := short != "" && short[0] != '?' // its kind has a short form
+	if known && bytes.Equal(spelled, value) {
 		return p
 	}
 	said := object.Of("", spelled)
-	same := len(o.Keys()) == len(said.Keys()) && known(p)
+	same := known && len(o.Keys()) == len(said.Keys())
 	for key, spelled := range said.All() {
 		same = same && bytes.Equal(o.Spelled(key), spelled)
 	}
@@ -39,10 +40,4 @@ func Provenance(value []byte) spans.Provenance {
 		return spans.Provenance{Raw: string(value)}
 	}
 	return p
-}
-
-// known reports whether p is of a kind that has a short form.
-func known(p spans.Provenance) bool {
-	short := p.Encode()
-	return short != "" && short[0] != '?'
 }

@@ -168,7 +168,17 @@ func (d *Decoder) loop(s *session, p *record) {
 		begun = d.play(at(0), object.Of("", events[0]).Raw("event"))
 		d.rest(loopRecord, rest, nil)
 	case !p.start.Time.IsZero() || o.Has("started_at"):
-		begun = d.started(p, o, s)
+		// A run without events, or with events that say less than its turns.
+		session, agent := any(s.id), any(s.Text("agent_id"))
+		if raw := o.Raw("session_id"); raw != nil {
+			session = raw
+		}
+		if raw := o.Raw("agent_id"); raw != nil {
+			agent = raw
+		}
+		begun = d.made(p.path, "AgentStart", "session_id", session, "agent_id", agent,
+			"parent_loop_id", o.Raw("parent_loop_id"), "continuation_kind", o.Raw("continuation_kind"),
+			"timestamp", o.Raw("started_at"), "metadata", o.Raw("metadata"), "config_snapshot", o.Raw("config"))
 		d.rest(loopRecord, rest, o.Raw("started_at"))
 	}
 	if !begun {
@@ -191,20 +201,6 @@ func (d *Decoder) loop(s *session, p *record) {
 	}
 	d.made(p.path, "AgentEnd", "timestamp", o.Raw("ended_at"), "messages", o.Raw("messages"),
 		"usage", o.Raw("usage"), "rejection", o.Raw("rejection"))
-}
-
-// started hands out the start of a run without events, or with events that say less than its turns.
-func (d *Decoder) started(p *record, o *object.Object, s *session) (ok bool) {
-	of := func(key string, otherwise string) any {
-		if raw := o.Raw(key); raw != nil {
-			return raw
-		}
-		return otherwise
-	}
-	return d.made(p.path, "AgentStart", "session_id", of("session_id", s.id),
-		"agent_id", of("agent_id", s.Text("agent_id")), "parent_loop_id", o.Raw("parent_loop_id"),
-		"continuation_kind", o.Raw("continuation_kind"), "timestamp", o.Raw("started_at"),
-		"metadata", o.Raw("metadata"), "config_snapshot", o.Raw("config"))
 }
 
 // stored reports whether the stored events of a record say all that its turns do: all are of its loop, AgentStart is
