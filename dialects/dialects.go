@@ -3,6 +3,7 @@ package dialects
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -139,13 +140,8 @@ func Recognise(head []byte) (d Dialect, why string, err error) {
 			return d, why, nil
 		}
 	}
-	type meeting struct {
-		dialect Dialect
-		why     string
-		line    int64
-	}
 	in := input.NewScanner(bytes.NewReader(head), input.SettingsOf())
-	met := make([]meeting, len(all)) // with each dialect first
+	first, whys := make([]int64, len(all)), make([]string, len(all)) // of the first line of each dialect
 	for n := 0; n < headLines && in.Scan(); n++ {
 		line := in.Line()
 		if n > 0 && rawjson.Valid(line.Text, rawjson.MaxDepth) != nil { // the first one may be cut
@@ -153,30 +149,27 @@ func Recognise(head []byte) (d Dialect, why string, err error) {
 		}
 		o := input.OutlineOf(line.Text)
 		for i, d := range all {
-			why := d.line(o)
-			if why == "" {
-				continue
+			if met := d.line(o); met != "" {
+				first[i] = cmp.Or(first[i], line.Number)
+				whys[i] = cmp.Or(whys[i], met)
+				if line.Event != "" {
+					whys[i] = strings.Replace(whys[i], "lines", "server-sent events", 1)
+				}
+				break
 			}
-			if line.Event != "" {
-				why = strings.Replace(why, "lines", "server-sent events", 1)
-			}
-			if met[i].line == 0 {
-				met[i] = meeting{d, why, line.Number}
-			}
-			break
 		}
 	}
-	met = slices.DeleteFunc(met, func(m meeting) bool { return m.line == 0 })
-	if len(met) > 1 && met[0].dialect.Name == ndjson.Dialect { // its lines stand between those of another
-		met = met[1:]
-	}
-	if len(met) == 1 {
-		return met[0].dialect, met[0].why, nil
-	}
 	unknown := &UnknownError{Empty: len(bytes.TrimSpace(head)) == 0}
-	for _, m := range met {
-		unknown.met = append(unknown.met, fmt.Sprintf("line %d is %s", m.line, m.dialect.Name))
+	for i, other := range slices.Backward(all) {
+		if first[i] > 0 && (i > 0 || len(unknown.met) == 0) { // lines of package ndjson stand between those of another
+			d, why = other, whys[i]
+			unknown.met = append(unknown.met, fmt.Sprintf("line %d is %s", first[i], other.Name))
+		}
 	}
+	if len(unknown.met) == 1 {
+		return d, why, nil
+	}
+	slices.Reverse(unknown.met)
 	return Dialect{}, "", unknown
 }
 
