@@ -29,25 +29,6 @@ func (r *Recorder) startGroup(ctx context.Context, m *Meta, info GroupInfo) (*op
 	return g, at
 }
 
-// groupEnded ends the group that holds the selected run, the latest of several. Without one the group is inferred.
-func (r *Recorder) groupEnded(ctx context.Context, ev *GroupEnded) {
-	var g *openGroup
-	var at Moment
-	for _, x := range slices.Backward(r.groups) {
-		if (ev.Session == "" || x.session == ev.Session) && slices.Contains(x.members, ev.SelectedID) {
-			g, at = x, x.clock.at(&ev.Meta, time.Time{})
-			break
-		}
-	}
-	if g == nil {
-		g, at = r.startGroup(ctx, &ev.Meta, GroupInfo{SessionID: ev.Session, Inferred: true})
-	}
-	res := ev.GroupResult
-	res.End = stated(res.End, at)
-	g.group.End(res)
-	r.groups = slices.DeleteFunc(r.groups, func(x *openGroup) bool { return x == g })
-}
-
 // groupOf returns the group that a starting run belongs to, and says so in info: as a member by its id, or as the judge
 // when it has no parent and exactly one group of its session waits for a judge.
 func (r *Recorder) groupOf(info *RunInfo) *openGroup {

@@ -104,7 +104,24 @@ func (r *Recorder) Record(ctx context.Context, ev Event) {
 		o, _ := r.start(ctx, &ev.Meta, info, group, time.Time{})
 		r.seen(o)
 	case *RunEnded:
-		r.runEnded(ctx, ev)
+		res := ev.RunResult
+		vetoed := res.Status == spans.RunStatusVetoed // an end is all that there is of such a run
+		o, at := r.runOf(ctx, ev, vetoed, !vetoed)
+		if o == nil {
+			return
+		}
+		o.endInside()
+		if res.Status == "" && res.Rejected {
+			res.Status = spans.RunStatusRejected
+		}
+		res.End = stated(res.End, at)
+		o.run.End(res)
+		r.seen(o)
+		r.open = slices.DeleteFunc(r.open, func(x *openRun) bool { return x == o })
+		if len(r.ended) == maxEnded {
+			r.ended = slices.Delete(r.ended, 0, 1)
+		}
+		r.ended = append(r.ended, o.runName)
 	case *GroupStarted:
 		if len(r.groups) == maxOpenGroups {
 			r.groups[0].group.Close(r.groups[0].clock.end())
@@ -115,7 +132,21 @@ func (r *Recorder) Record(ctx context.Context, ev Event) {
 		g, _ := r.startGroup(ctx, &ev.Meta, info)
 		r.groups = append(r.groups, g)
 	case *GroupEnded:
-		r.groupEnded(ctx, ev)
+		var g *openGroup
+		var at Moment
+		for _, x := range slices.Backward(r.groups) {
+			if (ev.Session == "" || x.session == ev.Session) && slices.Contains(x.members, ev.SelectedID) {
+				g, at = x, x.clock.at(&ev.Meta, time.Time{})
+				break
+			}
+		}
+		if g == nil {
+			g, at = r.startGroup(ctx, &ev.Meta, GroupInfo{SessionID: ev.Session, Inferred: true})
+		}
+		res := ev.GroupResult
+		res.End = stated(res.End, at)
+		g.group.End(res)
+		r.groups = slices.DeleteFunc(r.groups, func(x *openGroup) bool { return x == g })
 	case *FactStated: // at their own times, else at that of the event, else when it arrived or after all that was seen
 		facts := slices.Clone(ev.Facts)
 		var c clock
@@ -266,27 +297,6 @@ func (r *Recorder) spawner(info *RunInfo) *openTool {
 		only = t
 	}
 	return only
-}
-
-func (r *Recorder) runEnded(ctx context.Context, ev *RunEnded) {
-	res := ev.RunResult
-	vetoed := res.Status == spans.RunStatusVetoed // an end is all that there is of such a run
-	o, at := r.runOf(ctx, ev, vetoed, !vetoed)
-	if o == nil {
-		return
-	}
-	o.endInside()
-	if res.Status == "" && res.Rejected {
-		res.Status = spans.RunStatusRejected
-	}
-	res.End = stated(res.End, at)
-	o.run.End(res)
-	r.seen(o)
-	r.open = slices.DeleteFunc(r.open, func(x *openRun) bool { return x == o })
-	if len(r.ended) == maxEnded {
-		r.ended = slices.Delete(r.ended, 0, 1)
-	}
-	r.ended = append(r.ended, o.runName)
 }
 
 // about returns what the Recorder needs to place an event: the tool call that it names, the time in its message, and

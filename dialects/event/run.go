@@ -127,7 +127,26 @@ func (o *openRun) take(ev Event, at Moment) {
 			o.note(ev.Type, ev.Body, at)
 		}
 	case *ToolEnded:
-		o.toolEnded(ev, at)
+		t := o.running(ev.CallID, ev.Name)
+		if t == nil {
+			start := at
+			if start.Source != "" {
+				start = o.clock.end()
+			}
+			t = o.startTool(ToolCall{ID: ev.CallID, Name: ev.Name, Start: start})
+		}
+		res := ev.ToolResult
+		res.End = stated(res.End, at)
+		if !ev.replayed() || !ev.ToolResult.End.Time.IsZero() {
+			t.tool.End(res)
+			o.drop(t)
+			return
+		}
+		res.Result = bytes.Clone(res.Result)
+		if res.Truncated != nil {
+			res.Truncated = new(*res.Truncated)
+		}
+		t.ended = &res
 	case *CompactionStarted:
 		o.endCompaction()
 		c := ev.Compaction
@@ -146,7 +165,22 @@ func (o *openRun) take(ev Event, at Moment) {
 		res.End = stated(res.End, at)
 		c.End(res)
 	case *PermissionEvaluated:
-		o.permission(ev, at)
+		e := ev.PermissionEvaluation
+		e.End = stated(e.End, at)
+		start := at
+		if e.Wait > 0 {
+			start.Time = start.Time.Add(-e.Wait)
+		}
+		e.Start = stated(e.Start, start)
+		for i, q := range o.asked {
+			if q.call == e.CallID && (q.call != "" || q.tool == e.Tool) { // names may be learned later
+				o.asked = slices.Delete(o.asked, i, i+1)
+				q.asking.End(e)
+				return
+			}
+		}
+		about, ctx := o.about(&e)
+		writer.Decide(ctx, about, e)
 	case *PermissionAsked:
 		if len(o.asked) == maxOpenTools {
 			o.asked[0].asking.Close(o.clock.end())
@@ -228,29 +262,6 @@ func (o *openRun) running(id, name string) (found *openTool) {
 	return found
 }
 
-func (o *openRun) toolEnded(ev *ToolEnded, at Moment) {
-	t := o.running(ev.CallID, ev.Name)
-	if t == nil {
-		start := at
-		if start.Source != "" {
-			start = o.clock.end()
-		}
-		t = o.startTool(ToolCall{ID: ev.CallID, Name: ev.Name, Start: start})
-	}
-	res := ev.ToolResult
-	res.End = stated(res.End, at)
-	if !ev.replayed() || !ev.ToolResult.End.Time.IsZero() {
-		t.tool.End(res)
-		o.drop(t)
-		return
-	}
-	res.Result = bytes.Clone(res.Result)
-	if res.Truncated != nil {
-		res.Truncated = new(*res.Truncated)
-	}
-	t.ended = &res
-}
-
 // finish ends a call whose result came before its time was known.
 func (o *openRun) finish(t *openTool, end Moment) {
 	end.Seq = t.ended.End.Seq
@@ -291,25 +302,6 @@ func (o *openRun) endCompaction() {
 		o.compaction.Close(o.clock.end())
 		o.compaction = nil
 	}
-}
-
-func (o *openRun) permission(ev *PermissionEvaluated, at Moment) {
-	e := ev.PermissionEvaluation
-	e.End = stated(e.End, at)
-	start := at
-	if e.Wait > 0 {
-		start.Time = start.Time.Add(-e.Wait)
-	}
-	e.Start = stated(e.Start, start)
-	for i, q := range o.asked {
-		if q.call == e.CallID && (q.call != "" || q.tool == e.Tool) { // names may be learned later
-			o.asked = slices.Delete(o.asked, i, i+1)
-			q.asking.End(e)
-			return
-		}
-	}
-	about, ctx := o.about(&e)
-	writer.Decide(ctx, about, e)
 }
 
 // asker is a handle that a permission belongs to: a run, a turn, a tool call.
