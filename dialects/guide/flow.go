@@ -10,6 +10,7 @@ import (
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
+	"github.com/otelagent/otelagent/spans"
 )
 
 // This file follows the rows: which message a part belongs to, which messages make a run, which session is at hand.
@@ -28,7 +29,34 @@ func (d *Decoder) sessionRow(text, further []byte, stated time.Time) {
 	if !ok {
 		return
 	}
-	s := d.sessionOf(&r)
+	s := d.newSession(r.String("id"))
+	if agent := r.String("agent"); agent != "" {
+		s.agent = agent
+	}
+	if m := modelOf(r.object("model")); m.provider != "" {
+		s.model = m
+	} else {
+		s.model.id, s.model.variant = m.id, m.variant
+	}
+	s.parent, s.parentAt = r.String("parent_id"), r.String("parent_message_id")
+	if s.parent != "" && s.parent == s.id {
+		r.Fail("parent_id", "names the session itself")
+		s.parent, s.parentAt = "", ""
+	}
+	meta := r.object("metadata")
+	s.child = meta.Text("mode") == "subagent" || meta.Text("agent_mode") == "subagent"
+	s.created = millisOf(r.Object, "created_at")
+	s.updated = later(later(s.created, millisOf(r.Object, "updated_at")), millisOf(r.Object, "archived_at"))
+	s.archived = r.Spelled("archived_at")
+	if _, isText := rawjson.String(r.Raw("title")); isText {
+		s.title = r.Raw("title")
+	}
+	if s.rules = r.json("permissions"); s.rules != nil && s.rules[0] != '[' {
+		r.Fail("permissions", "want an array, got "+rawjson.KindOf(s.rules))
+	}
+	for _, rule := range elements(s.rules) {
+		millisOf(r.Inner("permissions[]", rule), "added_at")
+	}
 	if s.id == "" {
 		r.Fail("id", "want a string that is not empty")
 	} else {
@@ -90,7 +118,32 @@ func (d *Decoder) messageRow(text, further []byte, stated time.Time) {
 		return
 	}
 	d.Shell.Counts.Events++
-	m := d.messageOf(&r, id)
+	m := &message{id: id, path: d.path, number: d.Number, seq: d.Seq, role: r.String("role"),
+		created: millisOf(r.Object, "created_at"),
+		partAt:  map[string]int{}}
+	m.updated = later(m.created, millisOf(r.Object, "updated_at"))
+	m.hiddenAt, m.hidden = r.Spelled("hidden_at"), millisOf(r.Object, "hidden_at")
+	meta := r.object("metadata")
+	m.usage = usageKeys.Read(meta.Object("usage"), cmp.Or(d.Settings.Rule, spans.UsageRuleExcludesCache))
+	m.model, m.agent, m.digest = modelOf(meta.Object("model")), meta.String("agent"), meta.String("system_prompt_digest")
+	if trigger := meta.Object("trigger"); trigger != nil {
+		m.trigger, m.source = meta.Raw("trigger"), trigger.String("source")
+	}
+	m.queuedAt, m.canceledAt = meta.Spelled("queued_at"), meta.Spelled("queue_canceled_at")
+	m.compaction = string(meta.Raw("compaction")) == "true"
+	if at := meta.Spelled("hidden_at"); at != nil && m.hidden.IsZero() {
+		m.hiddenAt, m.hidden = at, millisOf(meta, "hidden_at")
+	}
+	if own := meta.Object("otelagent"); own.Has("events") {
+		if m.own = own.List("events"); m.own == nil {
+			m.own = [][]byte{}
+		}
+	}
+	m.latest = later(m.updated, m.hidden)
+	for _, at := range [][]byte{m.queuedAt, m.canceledAt} {
+		t, _ := millis(at)
+		m.latest = later(m.latest, t)
+	}
 	if m.updated.IsZero() {
 		m.updated, m.latest = stated, later(m.latest, stated)
 	}
@@ -137,7 +190,18 @@ func (d *Decoder) partRow(text, further []byte, stated time.Time) {
 		m.partAt[id], m.parts = i, append(m.parts, &part{})
 	}
 	was := m.parts[i] // written again: the last one counts
-	p := d.partOf(&r, id, i)
+	p := &part{id: id, seq: d.Seq, kind: r.String("type"), callID: r.String("tool_call_id"),
+		state:   r.String("tool_state"),
+		created: millisOf(r.Object, "created_at"), index: int64(i)}
+	p.latest = later(p.created, millisOf(r.Object, "updated_at"))
+	if n := r.Count("index"); n != nil {
+		p.index = *n
+	}
+	p.data = r.json("data")
+	p.ai = object.Of("", p.data)
+	if p.kind == "" {
+		p.kind = p.ai.String("type")
+	}
 	p.latest, p.line, p.lines = later(p.latest, stated), line, was.lines
 	m.size += len(line) - len(was.line)
 	m.parts[i] = p

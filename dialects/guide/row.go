@@ -2,7 +2,6 @@ package guide
 
 import (
 	"bytes"
-	"cmp"
 	"strconv"
 	"time"
 
@@ -10,7 +9,6 @@ import (
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
-	"github.com/otelagent/otelagent/spans"
 )
 
 // This file reads the columns of the three tables.
@@ -174,39 +172,6 @@ func modelOf(o *object.Object) model {
 var usageKeys = input.UsageKeys{Input: "input", Output: "output", Reasoning: "reasoning", CacheRead: "cache_read",
 	CacheWrite: "cache_write", Total: "total"}
 
-// sessionOf reads a row of chat_sessions.
-func (d *Decoder) sessionOf(r *row) *session {
-	s := d.newSession(r.String("id"))
-	if agent := r.String("agent"); agent != "" {
-		s.agent = agent
-	}
-	if m := modelOf(r.object("model")); m.provider != "" {
-		s.model = m
-	} else {
-		s.model.id, s.model.variant = m.id, m.variant
-	}
-	s.parent, s.parentAt = r.String("parent_id"), r.String("parent_message_id")
-	if s.parent != "" && s.parent == s.id {
-		r.Fail("parent_id", "names the session itself")
-		s.parent, s.parentAt = "", ""
-	}
-	meta := r.object("metadata")
-	s.child = meta.Text("mode") == "subagent" || meta.Text("agent_mode") == "subagent"
-	s.created = millisOf(r.Object, "created_at")
-	s.updated = later(later(s.created, millisOf(r.Object, "updated_at")), millisOf(r.Object, "archived_at"))
-	s.archived = r.Spelled("archived_at")
-	if _, isText := rawjson.String(r.Raw("title")); isText {
-		s.title = r.Raw("title")
-	}
-	if s.rules = r.json("permissions"); s.rules != nil && s.rules[0] != '[' {
-		r.Fail("permissions", "want an array, got "+rawjson.KindOf(s.rules))
-	}
-	for _, rule := range elements(s.rules) {
-		millisOf(r.Inner("permissions[]", rule), "added_at")
-	}
-	return s
-}
-
 // newSession returns a session of which the id and the settings are known.
 func (d *Decoder) newSession(id string) *session {
 	if id == "" {
@@ -216,56 +181,8 @@ func (d *Decoder) newSession(id string) *session {
 		messages: map[string]bool{}, kinds: map[string]int64{}}
 }
 
-// messageOf reads a row of chat_messages, but for its session.
-func (d *Decoder) messageOf(r *row, id string) *message {
-	m := &message{id: id, path: d.path, number: d.Number, seq: d.Seq, role: r.String("role"),
-		created: millisOf(r.Object, "created_at"),
-		partAt:  map[string]int{}}
-	m.updated = later(m.created, millisOf(r.Object, "updated_at"))
-	m.hiddenAt, m.hidden = r.Spelled("hidden_at"), millisOf(r.Object, "hidden_at")
-	meta := r.object("metadata")
-	m.usage = usageKeys.Read(meta.Object("usage"), cmp.Or(d.Settings.Rule, spans.UsageRuleExcludesCache))
-	m.model, m.agent, m.digest = modelOf(meta.Object("model")), meta.String("agent"), meta.String("system_prompt_digest")
-	if trigger := meta.Object("trigger"); trigger != nil {
-		m.trigger, m.source = meta.Raw("trigger"), trigger.String("source")
-	}
-	m.queuedAt, m.canceledAt = meta.Spelled("queued_at"), meta.Spelled("queue_canceled_at")
-	m.compaction = string(meta.Raw("compaction")) == "true"
-	if at := meta.Spelled("hidden_at"); at != nil && m.hidden.IsZero() {
-		m.hiddenAt, m.hidden = at, millisOf(meta, "hidden_at")
-	}
-	if own := meta.Object("otelagent"); own.Has("events") {
-		if m.own = own.List("events"); m.own == nil {
-			m.own = [][]byte{}
-		}
-	}
-	m.latest = later(m.updated, m.hidden)
-	for _, at := range [][]byte{m.queuedAt, m.canceledAt} {
-		t, _ := millis(at)
-		m.latest = later(m.latest, t)
-	}
-	return m
-}
-
 // waits reports whether the message is not yet, or never was, part of the transcript.
 func (m *message) waits() bool {
 	set := func(v []byte) bool { return len(v) > 0 && v[0] != 'n' }
 	return set(m.queuedAt) || set(m.canceledAt)
-}
-
-// partOf reads a row of chat_parts; position is its place among those of its message.
-func (d *Decoder) partOf(r *row, id string, position int) *part {
-	p := &part{id: id, seq: d.Seq, kind: r.String("type"), callID: r.String("tool_call_id"),
-		state:   r.String("tool_state"),
-		created: millisOf(r.Object, "created_at"), index: int64(position)}
-	p.latest = later(p.created, millisOf(r.Object, "updated_at"))
-	if n := r.Count("index"); n != nil {
-		p.index = *n
-	}
-	p.data = r.json("data")
-	p.ai = object.Of("", p.data)
-	if p.kind == "" {
-		p.kind = p.ai.String("type")
-	}
-	return p
 }

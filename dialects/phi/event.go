@@ -125,7 +125,29 @@ func (d *Decoder) read(l *line) {
 	case "AgentStart":
 		d.agentStart(l)
 	case "AgentEnd":
-		d.agentEnd(l)
+		e := &event.RunEnded{RunResult: event.RunResult{
+			Status: spans.RunStatusCompleted, Rejection: l.String("rejection"), Messages: messagesOf(l.List("messages")),
+		}}
+		r := d.runs.byID[l.m.Run]
+		rule := d.runs.ruleOf("", "")
+		if r != nil {
+			rule = r.rule
+		}
+		e.Usage = usageKeys.Read(l.Object.Object("usage"), rule)
+		idle := len(e.Messages) == 0 && (e.Usage == nil || *e.Usage == event.Usage{Rule: rule})
+		switch {
+		case l.Has("rejection"):
+			e.Status, e.Rejected = spans.RunStatusRejected, true
+		case (r == nil || !r.open) && idle: // a veto before the loop emits such an end alone
+			e.Status = spans.RunStatusVetoed
+		}
+		l.m.Session = d.runs.home(l.m.Run)
+		if r != nil && l.Failed() == 0 {
+			r.close()
+			d.runs.ended = r
+		}
+		e.Meta = l.m
+		l.add(e)
 	case "TurnStart":
 		kind, e := plainEnum(l.Object, "triggered_by"), &event.TurnStarted{Meta: l.m}
 		e.Index, e.Trigger = l.Count("turn_index"), cmp.Or(triggers[kind], spans.Trigger(kind))
@@ -137,9 +159,43 @@ func (d *Decoder) read(l *line) {
 		}
 		l.add(e)
 	case "TurnRequest":
-		d.turnRequest(l)
+		index := l.Count("turn_index")
+		l.Require("payload")
+		e := &event.RequestPrepared{Meta: l.m, Request: payload(l.Object)}
+		switch {
+		case l.Failed() > 0:
+		case index == nil:
+		case !l.run.inTurn: // a turn whose start was not read: it started before
+			l.run.inTurn, l.run.turn, l.run.calls = true, index, nil
+			l.add(&event.TurnStarted{Meta: l.m, TurnInfo: event.TurnInfo{Index: index, Start: event.Bound(l.m.Time)}})
+		case l.run.turn == nil || *index != *l.run.turn:
+			l.Keep("turn_index")
+		}
+		l.add(e)
 	case "TurnEnd":
-		d.turnEnd(l)
+		l.Object.Object("message")
+		reply := messageOf(l.Raw("message"))
+		e := &event.TurnEnded{Meta: l.m, TurnResult: event.TurnResult{
+			Model: reply.o.Text("model"), Provider: reply.provider(), StopReason: reply.o.Text("stopReason"),
+			Error: reply.o.Text("error_message"), Results: messagesOf(l.List("tool_results")),
+		}}
+		rule := d.runs.replyRule(l.run, e.Provider)
+		if e.Usage = usageKeys.Read(l.Object.Object("usage"), rule); !l.Has("usage") {
+			e.Usage = reply.usage(rule)
+		}
+		switch e.StopReason {
+		case "error":
+			e.Failed, e.Cancelled = true, e.Error == textCancelled
+		case "aborted":
+			e.Failed, e.Cancelled = true, true
+		}
+		if reply.Raw != nil {
+			e.Output = &reply.Message
+		}
+		if l.Failed() == 0 {
+			l.run.rule, l.run.inTurn, l.run.calls = rule, false, nil
+		}
+		l.add(e)
 	case "MessageStart": // MessageEnd has the whole message
 		l.Use("message")
 	case "MessageUpdate":

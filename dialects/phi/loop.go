@@ -46,32 +46,6 @@ func (d *Decoder) agentStart(l *line) {
 	l.add(e)
 }
 
-func (d *Decoder) agentEnd(l *line) {
-	e := &event.RunEnded{RunResult: event.RunResult{
-		Status: spans.RunStatusCompleted, Rejection: l.String("rejection"), Messages: messagesOf(l.List("messages")),
-	}}
-	r := d.runs.byID[l.m.Run]
-	rule := d.runs.ruleOf("", "")
-	if r != nil {
-		rule = r.rule
-	}
-	e.Usage = usageKeys.Read(l.Object.Object("usage"), rule)
-	idle := len(e.Messages) == 0 && (e.Usage == nil || *e.Usage == event.Usage{Rule: rule})
-	switch {
-	case l.Has("rejection"):
-		e.Status, e.Rejected = spans.RunStatusRejected, true
-	case (r == nil || !r.open) && idle: // a veto before the loop emits such an end alone
-		e.Status = spans.RunStatusVetoed
-	}
-	l.m.Session = d.runs.home(l.m.Run)
-	if r != nil && l.Failed() == 0 {
-		r.close()
-		d.runs.ended = r
-	}
-	e.Meta = l.m
-	l.add(e)
-}
-
 // denial returns a decision that follows from another event.
 func denial(m event.Meta, p event.PermissionEvaluation) event.Event {
 	p.Action, p.Derived = spans.ActionDeny, true

@@ -110,49 +110,6 @@ var triggers = map[string]spans.Trigger{
 	"Branch":   spans.TriggerBranch,
 }
 
-func (d *Decoder) turnEnd(l *line) {
-	l.Object.Object("message")
-	reply := messageOf(l.Raw("message"))
-	e := &event.TurnEnded{Meta: l.m, TurnResult: event.TurnResult{
-		Model: reply.o.Text("model"), Provider: reply.provider(), StopReason: reply.o.Text("stopReason"),
-		Error: reply.o.Text("error_message"), Results: messagesOf(l.List("tool_results")),
-	}}
-	rule := d.runs.replyRule(l.run, e.Provider)
-	if e.Usage = usageKeys.Read(l.Object.Object("usage"), rule); !l.Has("usage") {
-		e.Usage = reply.usage(rule)
-	}
-	switch e.StopReason {
-	case "error":
-		e.Failed, e.Cancelled = true, e.Error == textCancelled
-	case "aborted":
-		e.Failed, e.Cancelled = true, true
-	}
-	if reply.Raw != nil {
-		e.Output = &reply.Message
-	}
-	if l.Failed() == 0 {
-		l.run.rule, l.run.inTurn, l.run.calls = rule, false, nil
-	}
-	l.add(e)
-}
-
-// turnRequest reads what the model received.
-func (d *Decoder) turnRequest(l *line) {
-	index := l.Count("turn_index")
-	l.Require("payload")
-	e := &event.RequestPrepared{Meta: l.m, Request: payload(l.Object)}
-	switch {
-	case l.Failed() > 0:
-	case index == nil:
-	case !l.run.inTurn: // a turn whose start was not read: it started before
-		l.run.inTurn, l.run.turn, l.run.calls = true, index, nil
-		l.add(&event.TurnStarted{Meta: l.m, TurnInfo: event.TurnInfo{Index: index, Start: event.Bound(l.m.Time)}})
-	case l.run.turn == nil || *index != *l.run.turn:
-		l.Keep("turn_index")
-	}
-	l.add(e)
-}
-
 // payload reads a request.
 func payload(o *object.Object) event.Request {
 	p := o.Object("payload")
