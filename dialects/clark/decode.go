@@ -121,7 +121,32 @@ func (d *Decoder) handle(r *run, l *line) {
 	case "tool_gate_applied", "tool_gate_conflict_resolved":
 		d.gate(r, m, l)
 	case "provider_request_prepared":
-		d.request(r, m, l)
+		d.within(r, m, l)
+		index := r.turns - 1
+		if n := intOf(l.Raw("iteration"), index); n != index && !r.odd {
+			r.odd = true
+			d.Emit(&event.DefectFound{Meta: m, Code: spans.DefectEventLost,
+				Detail: fmt.Sprintf("iteration %d in turn %d", n, index)})
+		}
+		if r.attempt >= 0 && !r.thrown {
+			d.discard(r, m, "")
+		}
+		r.attempt++
+		r.thrown, r.first, r.asked = false, 0, when(m)
+		d.offered(r, m, l)
+		if l.record { // it has counts and names only
+			d.Other(m, l.name, l.raw)
+			return
+		}
+		req, _ := event.ParseRequest(l.payload) // what cannot be read is kept as it is spelled
+		e := &event.RequestPrepared{Meta: m, Request: req}
+		// The loop has 32 bits of it: some producers spell it with the digits of 64.
+		if t, err := strconv.ParseFloat(string(l.Raw("temperature")), 32); err == nil {
+			t, _ = strconv.ParseFloat(strconv.FormatFloat(t, 'g', -1, 32), 64)
+			e.Temperature = &t
+		}
+		e.Attempt = r.attempt
+		d.Emit(e)
 	default:
 		d.Other(m, l.name, l.raw)
 	}
@@ -194,33 +219,4 @@ func (d *Decoder) discard(r *run, m event.Meta, reason string) {
 	}
 	d.Emit(e)
 	r.thrown, r.reply, r.calls = true, message{}, nil
-}
-
-func (d *Decoder) request(r *run, m event.Meta, l *line) {
-	d.within(r, m, l)
-	index := r.turns - 1
-	if n := intOf(l.Raw("iteration"), index); n != index && !r.odd {
-		r.odd = true
-		d.Emit(&event.DefectFound{Meta: m, Code: spans.DefectEventLost,
-			Detail: fmt.Sprintf("iteration %d in turn %d", n, index)})
-	}
-	if r.attempt >= 0 && !r.thrown {
-		d.discard(r, m, "")
-	}
-	r.attempt++
-	r.thrown, r.first, r.asked = false, 0, when(m)
-	d.offered(r, m, l)
-	if l.record { // it has counts and names only
-		d.Other(m, l.name, l.raw)
-		return
-	}
-	req, _ := event.ParseRequest(l.payload) // what cannot be read is kept as it is spelled
-	e := &event.RequestPrepared{Meta: m, Request: req}
-	// The loop has 32 bits of it: some producers spell it with the digits of 64.
-	if t, err := strconv.ParseFloat(string(l.Raw("temperature")), 32); err == nil {
-		t, _ = strconv.ParseFloat(strconv.FormatFloat(t, 'g', -1, 32), 64)
-		e.Temperature = &t
-	}
-	e.Attempt = r.attempt
-	d.Emit(e)
 }

@@ -256,7 +256,21 @@ func (d *Decoder) event(s *stream, l *line) {
 		d.agentStart(s, l)
 		return
 	case "run_identified":
-		d.identified(s, l)
+		o := l.Object.Object("identity")
+		id := o.Text("run_id")
+		if id == "" {
+			o.Fail("run_id", "want a string that is not empty; the run is one without identity")
+			return
+		}
+		if top := s.top(); top != nil {
+			d.announce(top, event.Moment{})
+		}
+		r := d.begin(s, id, o, l)
+		if d.timeOf(r, l); !r.ledger && (r.Time.IsZero() || d.trajectory.played[r.ID]) {
+			r.Time = l.time
+		}
+		r.Metadata, r.extra = slices.Clone(l.Raw("identity")), l.Rest()
+		d.push(s, r, l)
 		return
 	}
 	for s.mixed == nil && len(s.starts) > 0 { // no identity follows: the run has none
@@ -295,24 +309,6 @@ func (d *Decoder) agentStart(s *stream, l *line) {
 		d.push(s, d.begin(s, d.unnamed(s), nil, l), l)
 	}
 	s.starts = append(s.starts, start{event.Meta{Time: l.time, Arrived: d.Arrived, Seq: d.Seq}, l.Rest()})
-}
-
-func (d *Decoder) identified(s *stream, l *line) {
-	o := l.Object.Object("identity")
-	id := o.Text("run_id")
-	if id == "" {
-		o.Fail("run_id", "want a string that is not empty; the run is one without identity")
-		return
-	}
-	if top := s.top(); top != nil {
-		d.announce(top, event.Moment{})
-	}
-	r := d.begin(s, id, o, l)
-	if d.timeOf(r, l); !r.ledger && (r.Time.IsZero() || d.trajectory.played[r.ID]) {
-		r.Time = l.time
-	}
-	r.Metadata, r.extra = slices.Clone(l.Raw("identity")), l.Rest()
-	d.push(s, r, l)
 }
 
 // unnamed returns the id of a run without an identity: the name of its stream, if that is the id of a run; else it is
