@@ -172,7 +172,7 @@ func (c *call) settle() {
 		if r.log == c.recs[0].log {
 			c.end = r.end
 		}
-		if r.usage != nil && (c.usage == nil || c.usage.log == r.log || r.told > c.usage.told) {
+		if r.usage != nil && (c.usage == nil || c.usage.log == r.log || r.reported > c.usage.reported) {
 			c.usage = r
 		}
 	}

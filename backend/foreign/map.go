@@ -55,7 +55,7 @@ type trace struct {
 	responses map[string]bool         // ids of replies
 	own       int                     // rows of this format
 	callIDs   map[session.SpanID]bool // of turns and tool calls of this format
-	ours      []interval              // of turns and tool calls of this format, by start; each ends as late as those before it
+	ours      []interval              // of these, by start; each ends as late as those before it
 }
 
 type interval struct{ start, end int64 }

@@ -51,13 +51,14 @@ type file struct {
 // NewDecoder returns a Decoder of the files of a family. An input without a name is of the session that its lines name.
 func NewDecoder(opts ...input.Settings) *transcript.Decoder {
 	all := &family{talks: map[*transcript.Thread]*talk{}, rank: map[string]int{}}
-	return transcript.NewDecoder(Dialect, opts, func(d *transcript.Decoder, f transcript.File) (input.Reader, func() error) {
+	open := func(d *transcript.Decoder, f transcript.File) (input.Reader, func() error) {
 		r := &file{Decoder: d, family: all, File: f, session: cmp.Or(f.ID, d.Settings.Session), titles: map[string][]byte{}}
 		if agent, ok := strings.CutPrefix(f.ID, agentPrefix); ok {
 			r.session, r.agent, _ = strings.Cut(agent, " ")
 		}
 		return input.Reader{Line: d.Objects("type!", r.line), End: r.end}, nil
-	})
+	}
+	return transcript.NewDecoder(Dialect, opts, open)
 }
 
 // end reports what the end of a file shows.
@@ -354,8 +355,8 @@ var beginnings = []struct {
 	{"This session is being continued", summary},
 }
 
-// user reads a line of the user's side: results of tools, a prompt, or something else that was put there. What waited in
-// the queue steers the run, but for a notice.
+// user reads a line of the user's side: results of tools, a prompt, or something else that was put there. A prompt that
+// waited in the queue steers the run, but for a notice.
 func (d *file) user(r *row) {
 	m, queued := r.Object.Object("message"), r.Object.Object("attachment").Raw("prompt")
 	content := m.Raw("content")

@@ -73,11 +73,11 @@ func head(_ string, text []byte) (h transcript.Head) {
 // NewDecoder returns a Decoder of the rollouts of a family, parents before the threads that copy them or that they
 // spawned.
 func NewDecoder(opts ...input.Settings) *transcript.Decoder {
-	return transcript.NewDecoder(Dialect, opts, func(d *transcript.Decoder, _ transcript.File) (input.Reader,
-		func() error) {
+	open := func(d *transcript.Decoder, _ transcript.File) (input.Reader, func() error) {
 		t := &thread{e: d}
 		return input.Reader{Line: d.Objects("timestamp:time! type! payload:object!", t.line), End: t.atEnd}, nil
-	})
+	}
+	return transcript.NewDecoder(Dialect, opts, open)
 }
 
 // digest is made of the lines of a thread up to one.

@@ -65,11 +65,12 @@ func headOf(path string, head []byte) (h transcript.Head) {
 // NewDecoder returns a Decoder of the chats of a session, of its sub-agents, and copies of them. Stats.Lines counts
 // lines; of a document messages.
 func NewDecoder(opts ...input.Settings) *transcript.Decoder {
-	return transcript.NewDecoder(Dialect, opts, func(d *transcript.Decoder, f transcript.File) (input.Reader, func() error) {
+	open := func(d *transcript.Decoder, f transcript.File) (input.Reader, func() error) {
 		s := &session{d: d, parent: parentOf(f.Path)}
 		return input.Reader{Line: d.Objects("", s.line), End: d.Finish, Document: s.document,
 			IsDocument: func(o input.Outline) bool { return RecogniseDocument(o) != "" }}, nil
-	})
+	}
+	return transcript.NewDecoder(Dialect, opts, open)
 }
 
 // session is the session of a file.
@@ -268,7 +269,8 @@ func (s *session) user(id string, at time.Time, content []byte) {
 
 // inject keeps what Gemini CLI puts before the next prompt.
 func (s *session) inject(id string, at time.Time, content []byte) {
-	m := event.Message{Raw: input.Members("id", id, "role", "user", "content", input.Array(blocks(content))), Role: "user", Time: at}
+	raw := input.Members("id", id, "role", "user", "content", input.Array(blocks(content)))
+	m := event.Message{Raw: raw, Role: "user", Time: at}
 	s.context = append(s.context[max(0, len(s.context)+1-maxMessages):], m)
 }
 
@@ -338,8 +340,8 @@ var refusals = transcript.Refusals{
 		Source: "user-rejected"},
 }
 
-// tool reads a call of a tool as it was last seen, or the result that a message of the user has of one that was refused.
-// The result is {output}, {error}, or any other value.
+// tool reads a call of a tool as it was last seen, or the result that a message of the user has of one that was
+// refused. The result is {output}, {error}, or any other value.
 func (s *session) tool(c *object.Object, at time.Time) {
 	id, name, status := c.String("id"), c.String("name"), c.String("status")
 	s.turn.calls[id] = true

@@ -184,7 +184,8 @@ func (d *reader) prompt(m *message) {
 	d.begin(info, m, trigger)
 	d.Fact(s.Session, "title", s.info.Raw("title"), s.updated)
 	d.Fact(s.Session, "cwd", s.info.Raw("directory"), s.updated)
-	s.Message(event.Message{Raw: input.Members("id", m.id, "role", m.role, "content", input.Array(m.blocks())), Role: m.role, Time: m.created})
+	raw := input.Members("id", m.id, "role", m.role, "content", input.Array(m.blocks()))
+	s.Message(event.Message{Raw: raw, Role: m.role, Time: m.created})
 }
 
 // begin begins a run with a message. A message that is older than its session is the copy that a fork has of one of its

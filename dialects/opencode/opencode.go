@@ -75,8 +75,7 @@ func headOf(path string, head []byte) (h transcript.Head) {
 // NewDecoder returns a Decoder of exports, and of the files of Layout. The program has to have a driver of database/sql
 // with the name sqlite to read a database.
 func NewDecoder(opts ...input.Settings) *transcript.Decoder {
-	return transcript.NewDecoder(Dialect, opts, func(d *transcript.Decoder, f transcript.File) (input.Reader,
-		func() error) {
+	open := func(d *transcript.Decoder, f transcript.File) (input.Reader, func() error) {
 		r := &reader{Decoder: d}
 		if m := document.FindStringSubmatch(filepath.ToSlash(f.Path)); m != nil {
 			return input.Reader{}, func() error { return r.readFolder(filepath.FromSlash(m[1]), m[2], m[3]) }
@@ -89,7 +88,8 @@ func NewDecoder(opts ...input.Settings) *transcript.Decoder {
 		}
 		return input.Reader{Line: func(input.Line) {}, End: r.endSession, Document: r.export,
 			IsDocument: func(input.Outline) bool { return true }}, nil
-	})
+	}
+	return transcript.NewDecoder(Dialect, opts, open)
 }
 
 // reader reads a file.

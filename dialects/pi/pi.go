@@ -37,10 +37,11 @@ const (
 
 // NewDecoder returns a Decoder of the sessions of a family, parents before those that branched from them.
 func NewDecoder(opts ...input.Settings) *transcript.Decoder {
-	return transcript.NewDecoder(Dialect, opts, func(d *transcript.Decoder, _ transcript.File) (input.Reader, func() error) {
+	open := func(d *transcript.Decoder, _ transcript.File) (input.Reader, func() error) {
 		s := &session{d: d, entries: map[string]*run{}, now: &run{}}
 		return input.Reader{Line: d.Objects("type! timestamp:time!", s.line), End: d.Finish}, nil
-	})
+	}
+	return transcript.NewDecoder(Dialect, opts, open)
 }
 
 // session is one file.
