@@ -99,11 +99,11 @@ func (h *handle) sendEarly(list string, at Moment) {
 	}
 	h.mu.Lock()
 	c := &h.content
-	now := content{bodies: c.bodies, withheld: c.withheld}
-	if h.ended || now.empty() && list == "" {
+	if h.ended || len(c.bodies)+len(c.withheld) == 0 && list == "" { // what has ended sends its content itself
 		h.mu.Unlock()
 		return
 	}
+	now := content{bodies: c.bodies, withheld: c.withheld}
 	c.bodies, c.withheld = nil, nil
 	if list != "" {
 		now.lists = c.takeLists()
