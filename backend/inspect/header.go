@@ -34,7 +34,7 @@ func (r *renderer) header() {
 	d.field("agent", cmp.Or(Clean(agent), "not named"), Clean(s.Dialect), Clean(service))
 	d.field("time", r.times()...)
 	d.field("tokens", knownUsage(s.UsageReported(), s.Usage)...)
-	if s.Discarded != nil {
+	if s.Discarded != nil && *s.Discarded != (session.Usage{}) { // zero: none of the attempts reported usage
 		d.field("", append([]string{"and in discarded attempts"}, usageWords(*s.Discarded)...)...)
 	}
 	if s.CompactionUsage != nil {

@@ -23,8 +23,8 @@ func NewBodies(st Store, k session.Key, links *session.Links) *Bodies {
 // Add adds blocks that came with rows: session.LiveBlocks.
 func (b *Bodies) Add(blocks []session.Block) { b.extra = append(b.extra, blocks...) }
 
-// Load returns a set of what is there of all ids, and of what templates among them refer to. It passes all blocks of the
-// session once, and once more where there are templates.
+// Load returns a set of what is there of all ids, and of what templates among them refer to. It passes all blocks of
+// the session once, and once more where there are templates.
 func (b *Bodies) Load(ctx context.Context, ids []spans.ShortID) (*session.BlockSet, error) {
 	set := &session.BlockSet{}
 	want, had := map[spans.ShortID]bool{}, map[spans.ShortID]bool{}

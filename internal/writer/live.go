@@ -34,11 +34,16 @@ type OpenSpan handle
 // Span returns the open span, as the provider of the Tracer made it.
 func (s *OpenSpan) Span() trace.Span { return s.span }
 
-// Ended reports whether the span has ended, or is about to: what is read of it afterwards may be of its end.
-func (s *OpenSpan) Ended() bool {
+// WhileOpen calls read, during which the span does not end. It returns false, and does not call read, once the span
+// has ended or is about to. Read must not call methods of s, and must copy what the span returns: the SDK changes that
+// memory when the span ends.
+func (s *OpenSpan) WhileOpen(read func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.ended
+	if !s.ended {
+		read()
+	}
+	return !s.ended
 }
 
 // maxLiveItems bounds a list on a copy: it is sent again and again. One that is longer waits for the end of its span.

@@ -234,9 +234,9 @@ func (x *openSpan) copy() sdktrace.ReadOnlySpan {
 	if !ok {
 		return nil
 	}
-	c := liveCopy{x.span, more, x.span.Events(), time.Now()}
-	own := x.span.Attributes()
-	if x.Ended() { // the end may have added to them, with all its content
+	c := liveCopy{x.span, more, nil, time.Now()}
+	var own []attribute.KeyValue
+	if !x.WhileOpen(func() { own, c.events = slices.Clone(x.span.Attributes()), slices.Clone(x.span.Events()) }) {
 		return nil
 	}
 	for _, kv := range own {
