@@ -66,20 +66,23 @@ func TestErrorThatIsNotRetried(t *testing.T) {
 	})
 }
 
+// A stream that is cut, and one in which the provider reports an error.
 func TestStreamCut(t *testing.T) {
-	for _, own := range []bool{false, true} {
-		s := set(t, first(t, provider.Reply{Text: "It rains.", Cut: true}), content)
-		s.model.own = own
-		if _, err := s.ask(t.Context(), s.agent("boss"), true, "Hello?"); err == nil {
-			t.Error("no error")
+	for _, reply := range []provider.Reply{{Text: "It rains.", Cut: true}, {Text: "It rains.", Error: "overloaded"}} {
+		for _, own := range []bool{false, true} {
+			s := set(t, first(t, reply), content)
+			s.model.own = own
+			if _, err := s.ask(t.Context(), s.agent("boss"), true, "Hello?"); err == nil {
+				t.Error("no error")
+			}
+			global.Wait()
+			got := s.Outline()
+			if !strings.Contains(got, "\n    turn 0 user ") || !strings.Contains(got, " failed provider_error ") ||
+				reply.Cut != strings.Contains(got, " partial ") || !strings.Contains(got, reply.Error) {
+				t.Error(got)
+			}
+			s.same(got)
 		}
-		global.Wait()
-		got := s.Outline()
-		if !strings.Contains(got, "\n    turn 0 user ") || !strings.Contains(got, " failed provider_error ") ||
-			!strings.Contains(got, "partial") {
-			t.Error(got)
-		}
-		s.same(got)
 	}
 }
 

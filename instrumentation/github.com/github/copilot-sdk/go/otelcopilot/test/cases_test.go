@@ -487,6 +487,17 @@ session s1
 `,
 	},
 	{
+		name:    "an error in the middle of a stream",
+		only:    []string{"streamed"},
+		script:  failing,
+		replies: func(*bench) []provider.Reply { return []provider.Reply{{Text: "I look.", Error: "overloaded"}} },
+		want: `
+session s1
+  run copilot error "the model is away"
+    turn 0 user failed provider_error "server_error: overloaded"
+`,
+	},
+	{
 		name:   "cancellation in a model call",
 		only:   []string{"streamed"},
 		script: failing,
