@@ -204,33 +204,55 @@ func before[T any](l []T, at int64, timeOf func(T) int64) int {
 	return n
 }
 
-// placeLogs places log records without a key in the last run of the session that began before them. Those that begin a
-// run come first, so that what comes before its run in time finds it; one that comes while a run goes on is of that.
+// only has the one run of a key, nil where there are several.
+type only[K comparable] map[K]*run
+
+func (o only[K]) add(key K, n *run) {
+	if old, ok := o[key]; ok && old != n {
+		n = nil
+	}
+	o[key] = n
+}
+
+// placeLogs places log records without a key: in the only run of their trace, else in the last run of the session that
+// began before them. Runs begin first, so that what comes before its run in time finds it.
 func (m *mapper) placeLogs(logs []*record) {
+	ofTrace, inSession := only[runName]{}, map[session.Key][]*run{}
+	traceName := func(r *record) runName { return runName{key: r.key, trace: r.row.Trace} }
 	first := func(n *run) int64 { return n.first }
-	for _, starts := range []bool{true, false} {
-		seen, inSession := map[*run]bool{}, map[session.Key][]*run{}
-		for _, r := range m.all {
-			if n := r.run; n != nil && len(logs) > 0 && !seen[n.root()] && n.root().first > 0 {
-				seen[n.root()], inSession[r.key] = true, append(inSession[r.key], n.root())
-			}
+	note := func(r *record) {
+		root, l := r.run.root(), inSession[r.key]
+		ofTrace.add(traceName(r), root)
+		i, found := slices.BinarySearchFunc(l, root, func(a, b *run) int {
+			return cmp.Or(cmp.Compare(a.first, b.first), compareRuns(a, b))
+		})
+		if !found && root.first > 0 {
+			inSession[r.key] = slices.Insert(l, i, root)
 		}
-		for _, l := range inSession {
-			slices.SortFunc(l, func(a, b *run) int { return cmp.Or(cmp.Compare(a.first, b.first), compareRuns(a, b)) })
+	}
+	for _, starts := range []bool{true, false} {
+		for _, r := range m.all {
+			if r.run != nil && len(logs) > 0 {
+				note(r)
+			}
 		}
 		for _, r := range logs {
-			l := inSession[r.key]
-			switch before, open := before(l, r.end, first), before(l, r.start+1e9, first); {
+			n, l := ofTrace[traceName(r)], inSession[r.key]
+			switch i := before(l, r.end, first); {
 			case (r.role == roleStart) != starts:
-			case starts && open > 0 && l[open-1].last > r.start:
-				m.put(r, l[open-1])
+				continue
+			case n != nil:
 			case starts:
-				m.put(r, m.run(runName{r.key, r.row.Span.String(), r.row.Trace}))
+				n = m.run(runName{r.key, r.row.Span.String(), r.row.Trace})
+				if i = before(l, r.start+1e9, first); i > 0 && l[i-1].rec != nil && l[i-1].rec.end > r.start {
+					n = l[i-1]
+				}
 			case len(l) > 0:
-				m.put(r, l[max(before-1, 0)])
+				n = l[max(i-1, 0)]
 			default:
-				m.put(r, m.run(runName{r.key, r.key.ID, TraceOf(r.key)}))
+				n = m.run(runName{r.key, r.key.ID, TraceOf(r.key)})
 			}
+			m.put(r, n)
 		}
 	}
 }
@@ -243,15 +265,14 @@ func (m *mapper) meet() {
 		id   string
 	}
 	of := func(r *record) report { return report{r.key, r.role == roleTurn || r.role == roleContent, r.id} }
-	runs, several := map[report]*run{}, map[report]bool{}
+	runs := only[report]{}
 	for _, r := range m.all {
 		if !r.log && r.id != "" && r.run != nil {
-			several[of(r)] = several[of(r)] || runs[of(r)] != nil && runs[of(r)] != r.run.root()
-			runs[of(r)] = r.run.root()
+			runs.add(of(r), r.run.root())
 		}
 	}
 	for _, r := range m.all { // in an order of the set
-		if n := runs[of(r)]; r.log && r.id != "" && n != nil && !several[of(r)] {
+		if n := runs[of(r)]; r.log && r.id != "" && n != nil {
 			m.alias(m.keyName(r, r.text("run")), n)
 		}
 	}
