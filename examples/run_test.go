@@ -75,7 +75,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// steady takes out what differs from one run to the next: ids, times and how long things took.
+// steady takes out what differs from one run to the next: ids, times and durations.
 func steady(s string) string {
 	for _, r := range []struct{ pattern, by string }{
 		{`\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b`, "UUID"},

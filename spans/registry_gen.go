@@ -532,7 +532,7 @@ const (
 	MetricCaptureKnown = "otelagent.capture.known_bytes"
 	// MetricCaptureWithheldBodies ({body} counter; profiles: all): Bodies that a bound on size or on the window of a request cut or left out.
 	MetricCaptureWithheldBodies = "otelagent.capture.withheld"
-	// MetricDropped ({thing} counter; profiles: all): What the adapter dropped, or could not deliver.
+	// MetricDropped ({item} counter; profiles: all): What the adapter dropped, or could not deliver.
 	MetricDropped = "otelagent.dropped"
 )
 
@@ -1397,7 +1397,7 @@ var metrics = []Metric{
 		Question:   "Is content lost to a bound?",
 	},
 	{
-		Name: MetricDropped, Instrument: InstrumentCounter, Integer: true, Unit: "{thing}",
+		Name: MetricDropped, Instrument: InstrumentCounter, Integer: true, Unit: "{item}",
 		Attributes: []attribute.Key{DroppedKindKeyKey},
 		Prometheus: "otelagent_dropped_total",
 		Brief:      "What the adapter dropped, or could not deliver.",

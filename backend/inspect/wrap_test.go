@@ -15,9 +15,6 @@ import (
 
 // Show, diff and grep take a time that grows with the length of one word: base64, Chinese, combining characters.
 func TestLongWords(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: takes seconds with the race detector")
-	}
 	const size = 10 << 20
 	said := func(text string) session.Tree {
 		blocks := &session.BlockSet{}

@@ -44,7 +44,7 @@ type collectorOptions struct {
 	Log io.Writer
 }
 
-// listener is one thing that the collector listens on.
+// listener is one address that the collector listens on, and the protocol that it takes there.
 type listener struct{ Protocol, Addr string }
 
 // collector is a running collector.

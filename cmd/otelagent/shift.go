@@ -44,8 +44,8 @@ func shifted(ev event.Event, by time.Duration) event.Event {
 	return v.Interface().(event.Event)
 }
 
-// eachTime replaces each time in v that is stated. What v points to is copied where it has times: decoders hand out
-// things twice.
+// eachTime replaces each time in v that is stated. What v points to is copied where it has times: decoders return some
+// values twice.
 func eachTime(v reflect.Value, replace func(time.Time) time.Time) {
 	switch v.Kind() {
 	case reflect.Struct:

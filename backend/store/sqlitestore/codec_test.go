@@ -96,9 +96,6 @@ func FuzzUnpack(f *testing.F) {
 
 // What is damaged in the file is named, and nothing panics.
 func TestDamaged(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: long, and one goroutine: the race detector has nothing to find in it")
-	}
 	for _, tt := range []struct {
 		name, damage string
 		want         string

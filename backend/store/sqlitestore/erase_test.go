@@ -48,7 +48,7 @@ func erasedKey() session.Key { return session.Key{ID: noise("the id of a session
 // not as it came, not as it was compressed. Others write meanwhile.
 func TestDeleteErases(t *testing.T) {
 	if testing.Short() {
-		t.Skip("-short: long, and one goroutine: the race detector has nothing to find in it")
+		t.Skip("-short: 12 s, most of them in searching each byte of the files")
 	}
 	for name, gone := range map[string]session.Key{"": erasedKey(),
 		" of a tenant": {Tenant: noise("tenant", 40), ID: noise("id", 60)}} {
@@ -101,7 +101,7 @@ func TestDeleteErases(t *testing.T) {
 				t.Fatal(err)
 			}
 			if left := n.in(t, path); len(left) > 0 {
-				t.Errorf("after Vacuum of %d kinds of things %v are left", len(before), left)
+				t.Errorf("after Vacuum of %d kinds of data %v are left", len(before), left)
 			}
 			checkWhole(t, s)
 			for o := range 7 {

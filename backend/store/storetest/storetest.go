@@ -226,7 +226,7 @@ func wantErr(t *testing.T, what string, err, want error) {
 func empty(t *testing.T, s store.Store) {
 	k := key("none")
 	if n := len(rows(t, s, k)) + len(blocks(t, s, k)) + len(ids(t, s, store.Query{})) + len(dirtyKeys(t, s)); n != 0 {
-		t.Errorf("an empty store gave %d things", n)
+		t.Errorf("an empty store gave %d entries", n)
 	}
 	_, err := s.Revision(t.Context(), k)
 	wantErr(t, "Revision", err, store.ErrNotFound)
