@@ -142,9 +142,16 @@ func (m *mapper) writeRun(n *run) {
 		a.add(spans.AgentNameKey, n.call.value("agent_name"))
 	}
 	for _, t := range n.turns {
-		if a.add(spans.AgentNameKey, pick(t.recs, "agent_name")); !t.utility() {
-			a.add(spans.RequestModelKey, pick(t.recs, "model"))
+		if v := pick(t.recs, "agent_name"); !v.IsZero() {
+			a.add(spans.AgentNameKey, v)
+			break
+		}
+	}
+	for _, t := range n.turns {
+		if v := pick(t.recs, "model"); !t.utility() && !v.IsZero() {
+			a.add(spans.RequestModelKey, v)
 			a.add(spans.ProviderNameKey, pick(t.recs, "provider"))
+			break
 		}
 	}
 	if p := n.above(); p != nil {

@@ -88,7 +88,9 @@ func Heading(message []byte) (role, callID string) {
 	if callID != "" || !mayAnswer || Role(role) == "assistant" {
 		return role, callID
 	}
-	for p := range Parts(message) {
+	r := reader{role: roleUnknown}
+	r.message(o, message)
+	for _, p := range r.parts {
 		if p.Type == "tool_call_response" && p.ID != "" {
 			answers++
 			callID = p.ID

@@ -80,6 +80,7 @@ func TestMemory(t *testing.T) {
 	const n = 16 << 10
 	message := `{"role":"assistant","content":"` + strings.Repeat(" word", n*16) + `"}`
 	whole := `{"choices":[{"index":0,"message":` + message + `,"finish_reason":"stop"}]}`
+	const calls = `"tool_calls":[{"id":"c1","type":"function","function":{"name":"bash","arguments":"{}"}}],"role"`
 	delta := "data: {\"object\":\"chat.completion.chunk\",\"created\":1764000000,\"model\":\"m\"," +
 		"\"choices\":[{\"index\":0,\"delta\":{\"content\":\" word\"}}]}\n\n"
 	for _, c := range []struct {
@@ -88,6 +89,8 @@ func TestMemory(t *testing.T) {
 	}{
 		{"whole, of a known length", "application/json", whole, int64(len(whole)), int64(len(whole))},
 		{"whole, of no known length", "application/json", whole, -1, int64(len(whole))},
+		{"whole, with a call that stays open", "application/json", strings.Replace(whole, `"role"`, calls, 1), -1,
+			int64(len(whole))},
 		{"JSON that is called a stream", "text/event-stream", "\n" + whole, -1, int64(len(whole))},
 		{"a stream of many events", "text/event-stream", strings.Repeat(delta, n), -1, int64(n * len(delta) / 10)},
 		{"a stream of large events", "text/event-stream", strings.Repeat("data: {\"type\":\"response.output_item.done\","+

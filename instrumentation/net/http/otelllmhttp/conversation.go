@@ -364,7 +364,7 @@ func (c *conversation) replied(e *exchange, res *writer.TurnResult, again bool) 
 		}
 	}
 	for _, p := range calls {
-		p.Content = slices.Clone(p.Content)
+		p.Content, p.Block = slices.Clone(p.Content), nil // of the reply, whose memory is used again
 		c.calls = append(c.calls, &call{Part: p, since: c.seen})
 		keys = append(keys, c.t.key("call", p.ID), c.t.key("tool", p.Name))
 	}

@@ -144,7 +144,7 @@ func withoutCacheControl(raw []byte) []byte {
 // callsIn returns the calls of tools that a message makes and does not answer itself, and the answers in it.
 func callsIn(message []byte) (calls, answers []genaijson.Part) {
 	for p := range genaijson.Parts(message) {
-		switch o := object.Of("", p.Content); {
+		switch o := p.Block; {
 		case p.Type == "tool_call":
 			calls = append(calls, p)
 		case p.Type == "tool_call_response":
@@ -166,8 +166,8 @@ func callsIn(message []byte) (calls, answers []genaijson.Part) {
 // compactionsIn returns the summaries in a message with which Anthropic's API replaces earlier messages.
 func compactionsIn(message []byte) (summaries [][]byte) {
 	for p := range genaijson.Parts(message) {
-		if o := object.Of("", p.Content); p.Type == "compaction" && o.Has("content") {
-			summaries = append(summaries, o.Raw("content"))
+		if p.Type == "compaction" && p.Block.Has("content") {
+			summaries = append(summaries, p.Block.Raw("content"))
 		}
 	}
 	return summaries
