@@ -30,7 +30,7 @@ type bound struct {
 
 var bounds = []bound{
 	{what: "turn with two tools and a permission / raw SDK calls", pkg: "agenttest/adapter",
-		bench: "BenchmarkTurn/adapter", floor: "BenchmarkTurn/raw", ratio: 2},
+		bench: "BenchmarkTurn/adapter", floor: "BenchmarkTurn/raw", ratio: 1.5},
 	{what: "the same with live copies / raw SDK calls", pkg: "agenttest/adapter", bench: "BenchmarkTurn/live",
 		floor: "BenchmarkTurn/raw", ratio: 1.5},
 	{what: "the same with metrics / without, and raw samples", pkg: "agenttest/adapter", bench: "BenchmarkMetrics/adapter",

@@ -21,16 +21,17 @@ const DefaultHeartbeat = 15 * time.Second
 // The limits of a Live.
 const (
 	liveTick     = 200 * time.Millisecond // between two copies of a span
+	livePause    = 10 * time.Millisecond  // between two exports: what is over within it costs no copy
 	liveRetry    = time.Second            // after a failure, doubled by each further one up to 16 s or the heartbeat
 	liveTimeout  = 5 * time.Second        // of an export: its copies are old by then
 	liveBatch    = 64                     // copies that are made at once
 	maxLiveSpans = 4096                   // that are open at a time
 )
 
-// Live sends copies of open spans to an exporter, for otelagent.WithLive: at once when a span opens, within 200 ms when
-// it changes, and every heartbeat. It keeps one entry per open span, up to 4,096, and the newest state wins. It calls
-// no processor of a provider and never makes its caller wait. Failures are counted and not logged. Safe for concurrent
-// use.
+// Live sends copies of open spans to an exporter, for otelagent.WithLive: within 10 ms when a span opens, within 200 ms
+// when it changes, and every heartbeat. A span that ends before has no copy. Live keeps one entry per open span, up to
+// 4,096, and the newest state wins. It calls no processor of a provider and never makes its caller wait. Failures are
+// counted and not logged. Safe for concurrent use.
 type Live struct {
 	to        *Exporter
 	heartbeat time.Duration
@@ -142,6 +143,9 @@ func (l *Live) run() {
 	for failed := 0; ; failed++ {
 		due, wait := l.due(time.Now())
 		wake := l.wake
+		if len(due) > 0 {
+			wait, wake = livePause, nil
+		}
 		if l.send(due) == nil {
 			failed = -1
 		} else {

@@ -108,9 +108,9 @@ func TestLiveSendsAtOnceOnChangeAndEveryHeartbeat(t *testing.T) {
 		ctx, run := tracer.StartRun(t.Context(), writer.RunInfo{SessionID: "s"})
 		wait(0)
 		ctx, turn := run.StartTurn(ctx, writer.TurnInfo{})
-		wait(0)
+		wait(10 * time.Millisecond)
 		turn.Request(writer.Request{})
-		wait(time.Second)
+		wait(990 * time.Millisecond)
 		turn.Request(writer.Request{Attempt: 1})
 		turn.Request(writer.Request{Attempt: 2}) // these two within one copy
 		wait(150 * time.Millisecond)
@@ -131,8 +131,8 @@ func TestLiveSendsAtOnceOnChangeAndEveryHeartbeat(t *testing.T) {
 		wait(time.Minute)
 		if diff := cmp.Diff([]string{
 			"0s session.run live",
-			"0s session.turn live",
-			"200ms session.turn live", // the request
+			"10ms session.turn live",  // 10 ms are between two exports
+			"210ms session.turn live", // the request
 			"1s session.turn live 3",
 			"1.2s session.turn live 3 user_input",
 			"1.4s session.turn live 3",
@@ -190,8 +190,8 @@ func TestLiveNewestWinsWhileReceiverIsAway(t *testing.T) {
 		_, gone := run.StartTurn(ctx, writer.TurnInfo{Index: new(int64(1))})
 		gone.End(writer.TurnResult{})
 		close(copies.block)
-		synctest.Wait()
-		if diff := cmp.Diff([]string{"0s session.run live", "0s session.turn live 16"}, copies.take()); diff != "" {
+		time.Sleep(20 * time.Millisecond)
+		if diff := cmp.Diff([]string{"0s session.run live", "10ms session.turn live 16"}, copies.take()); diff != "" {
 			t.Errorf("copies (-want +got):\n%s", diff)
 		}
 		turn.End(writer.TurnResult{})
@@ -209,7 +209,7 @@ func TestLiveIsBounded(t *testing.T) {
 			_, turn := run.StartTurn(ctx, writer.TurnInfo{})
 			turns = append(turns, turn)
 		}
-		synctest.Wait()
+		time.Sleep(20 * time.Millisecond)
 		if n, stats := len(copies.take()), live.Stats(); n != most || stats.Dropped != 8 {
 			t.Errorf("%d copies, want %d; stats %+v", n, most, stats)
 		}
@@ -217,7 +217,7 @@ func TestLiveIsBounded(t *testing.T) {
 			turn.End(writer.TurnResult{})
 		}
 		_, turn := run.StartTurn(ctx, writer.TurnInfo{}) // there is room again
-		synctest.Wait()
+		time.Sleep(20 * time.Millisecond)
 		if got := copies.take(); len(got) != 1 {
 			t.Errorf("%q, want one copy", got)
 		}
@@ -303,15 +303,15 @@ func TestSetupWithLive(t *testing.T) {
 		turn.Request(writer.Request{Payload: []byte(`{"messages":[{"role":"user","content":"hi"}]}`)})
 		_, call := turn.StartTool(ctx, writer.ToolCall{ID: "c", Args: []byte(`{"x":1}`)})
 		for _, want := range [][]string{
-			{"0s session.run live", "0s session.turn live", "0s tool.call live"},
-			{"200ms session.payload final", "200ms session.payload final", "200ms session.turn live"},
+			{"0s session.run live", "0s session.turn live"},
+			{"10ms tool.call live", "200ms session.payload final", "200ms session.payload final", "200ms session.turn live"},
 			{"400ms session.run final", "400ms session.turn final", "400ms tool.call final"},
 		} {
 			synctest.Wait()
 			if diff := cmp.Diff(want, slices.Sorted(slices.Values(w.take()))); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			if strings.HasPrefix(want[0], "200ms") {
+			if strings.HasPrefix(want[0], "10ms") {
 				call.End(writer.ToolResult{})
 				turn.End(writer.TurnResult{})
 				run.End(writer.RunResult{})
