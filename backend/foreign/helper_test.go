@@ -152,18 +152,18 @@ func keep(scope Scope, scopeName string, sig Signal, name string, r *otlpRecord,
 		}
 		return session.Value{}
 	}
-	match, ok := scope.Match(sig, name, marks, get)
-	if !ok {
+	src, id := scope.Match(sig, name, marks, get)
+	if src == nil {
 		return session.Row{}, false
 	}
 	row := session.Row{Kind: session.KindForeign, Known: spans.KnownObserved, Turn: session.NoTurn,
 		Failed: r.Status.Code == 2, Service: get("service.name").Str()}
-	id := func(dst []byte, s string) { _, _ = hex.Decode(dst, []byte(s)) }
-	id(row.Trace[:], r.TraceID)
-	id(row.Span[:], r.SpanID)
-	id(row.Parent[:], r.ParentSpanID)
+	hexID := func(dst []byte, s string) { _, _ = hex.Decode(dst, []byte(s)) }
+	hexID(row.Trace[:], r.TraceID)
+	hexID(row.Span[:], r.SpanID)
+	hexID(row.Parent[:], r.ParentSpanID)
 	row.Start, row.End = number(r.StartTimeUnixNano), number(r.EndTimeUnixNano)
-	row.Session.ID = match.Session
+	row.Session.ID = id
 	if sig != Span {
 		row.Parent = row.Span
 		if span != nil {
@@ -172,20 +172,20 @@ func keep(scope Scope, scopeName string, sig Signal, name string, r *otlpRecord,
 		text, _ := json.Marshal(r)
 		sum := sha256.Sum256(append([]byte(name), text...))
 		row.Span = session.SpanID(sum[:8])
-		row.Start = cmp.Or(number(r.TimeUnixNano), match.Time(get), number(r.ObservedTimeUnixNano))
+		row.Start = cmp.Or(number(r.TimeUnixNano), src.Time(get), number(r.ObservedTimeUnixNano))
 		row.End = row.Start
-		if row.Trace == (session.TraceID{}) && match.Session != "" {
+		if row.Trace == (session.TraceID{}) && id != "" {
 			row.Trace = TraceOf(row.Session)
 		}
 	}
 	if row.Session.ID == "" {
 		row.Session.ID = TraceSession(row.Trace)
 	}
-	row.Attrs = []session.Attr{{Key: SourceKey, Value: session.StringValue(match.Source.Name)},
+	row.Attrs = []session.Attr{{Key: SourceKey, Value: session.StringValue(src.Name)},
 		{Key: ScopeKey, Value: session.StringValue(scopeName)}, {Key: NameKey, Value: session.StringValue(name)},
 		{Key: SignalKey, Value: session.StringValue(string(sig))}}
 	add := func(key string, v session.Value) {
-		switch c := match.Class(key); c {
+		switch c := src.Class(key); c {
 		case Drop:
 		case Fact, Text:
 			row.Attrs = append(row.Attrs, session.Attr{Key: key, Value: v})

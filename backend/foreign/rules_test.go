@@ -245,9 +245,9 @@ func TestSettings(t *testing.T) {
 	}
 	for scope, want := range map[string]string{"shop.agent": "shop c1", "other": "genai s1"} {
 		s := table.Scope(scope)
-		m, ok := s.Match(Span, "chat", s.Mark("gen_ai.operation.name"), get)
-		if !ok || m.Source.Name+" "+m.Session != want {
-			t.Errorf("%s: %+v", scope, m)
+		src, id := s.Match(Span, "chat", s.Mark("gen_ai.operation.name"), get)
+		if src == nil || src.Name+" "+id != want {
+			t.Errorf("%s: %+v %s", scope, src, id)
 		}
 	}
 	_, err = read(`
@@ -291,7 +291,7 @@ func TestIs(t *testing.T) {
 	}
 	for ok, f := range map[session.Value]float64{session.BoolValue(true): 1.5, session.StringValue("true"): 1000} {
 		values := map[string]session.Value{"ok": ok, "n": session.IntValue(3), "f": session.DoubleValue(f)}
-		if _, fits := table.Scope("x").Match(Span, "a", 0, func(key string) session.Value { return values[key] }); !fits {
+		if src, _ := table.Scope("x").Match(Span, "a", 0, func(key string) session.Value { return values[key] }); src == nil {
 			t.Errorf("%v is not what the role asks for", values)
 		}
 	}
@@ -344,4 +344,22 @@ func FuzzMap(f *testing.F) {
 			t.Errorf("another order is another tree:\n%s\n%s", got, want)
 		}
 	})
+}
+
+// A word may have a * at its begin, at its end, or at both.
+func TestWords(t *testing.T) {
+	values := []string{"a", "ab", "abc", "cab", "cabc", "abab", "acb"}
+	for word, want := range map[string]string{
+		"ab": "ab", "ab*": "ab abc abab", "*ab": "ab cab abab", "*ab*": "ab abc cab cabc abab", "*": strings.Join(values, " "),
+	} {
+		var got []string
+		for _, v := range values {
+			if glob(word, v) {
+				got = append(got, v)
+			}
+		}
+		if !slices.Equal(got, strings.Fields(want)) {
+			t.Errorf("%s: %q, want %s", word, got, want)
+		}
+	}
 }

@@ -146,15 +146,15 @@ func readSources(raw []any) (sources []Source, bad []error) {
 	return sources, bad
 }
 
-// glob reports whether s equals p, begins with p without the * at its end, or ends with p without the * at its begin.
+// glob reports whether s is p, where a * at the begin or end of p stands for the rest.
 func glob(p, s string) bool {
-	if head, ok := strings.CutSuffix(p, "*"); ok {
-		return strings.HasPrefix(s, head)
+	p, more := strings.CutSuffix(p, "*")
+	p, before := strings.CutPrefix(p, "*")
+	at := strings.Index(s, p)
+	if before && !more {
+		at = strings.LastIndex(s, p)
 	}
-	if tail, ok := strings.CutPrefix(p, "*"); ok {
-		return strings.HasSuffix(s, tail)
-	}
-	return p == s
+	return at >= 0 && (before || at == 0) && (more || at+len(p) == len(s))
 }
 
 func (w words) match(s string) bool {

@@ -153,52 +153,44 @@ func (s Scope) Known() bool { return s.claimed != 0 }
 // Mark returns the sources that one key of a record points to. For several keys join them with |. It allocates nothing.
 func (s Scope) Mark(key string) Marks { return s.table.marks[key] }
 
-// Match decides from one record alone whether it is kept: from its name, the marks of its keys, and its attributes.
-// Sources that claim the scope decide alone; else those that marks point to are asked, and for a log record and an
-// event those of whose names it has the prefix. It allocates nothing if the record is not kept.
-func (s Scope) Match(sig Signal, name string, marks Marks, get Get) (Match, bool) {
+// Match decides from one record alone whether it is kept: from its name, the marks of its keys, and its attributes. It
+// returns the source that recognises it, nil if it is not kept, and the id of the session that the record itself names;
+// without one it belongs to the session of its trace. Sources that claim the scope decide alone; else those that marks
+// point to are asked, and for a log record and an event those of whose names it has the prefix. It allocates nothing if
+// the record is not kept.
+func (s Scope) Match(sig Signal, name string, marks Marks, get Get) (src *Source, session string) {
 	for i, src := range s.table.sources {
 		asked := s.claimed&(1<<i) != 0
 		if s.claimed == 0 {
 			asked = marks&(1<<i) != 0 || sig != Span && src.Prefix != "" && strings.HasPrefix(name, src.Prefix)
 		}
 		if asked && src.rule(sig, name, get) != nil {
-			return src.match(get), true
+			return src, src.session(get)
 		}
 	}
-	return Match{}, false
+	return nil, ""
 }
 
-// Match is a record that is kept.
-type Match struct {
-	// Session is the id that the record itself names; empty: it belongs to the session of its trace.
-	Session string
-	// Source is the one that recognised it.
-	Source *Source
-}
-
-// match returns what is kept of a record with a role. The id of a session is a string: Codex has the number of a thread
-// under the same key. One that a reply also has is none.
-func (s *Source) match(get Get) Match {
+// session returns the id of the session that a record names. It is a string: Codex has the number of a thread under the
+// same key. One that a reply also has is none.
+func (s *Source) session(get Get) string {
 	for _, k := range s.keys["session"] {
-		id := get(k.attr).Str()
-		if id == "" {
-			continue
+		if id := get(k.attr).Str(); id != "" {
+			if slices.ContainsFunc(s.keys["response"], func(k key) bool { return get(k.attr).Str() == id }) {
+				return ""
+			}
+			return id
 		}
-		if slices.ContainsFunc(s.keys["response"], func(k key) bool { return get(k.attr).Str() == id }) {
-			break
-		}
-		return Match{id, s}
 	}
-	return Match{"", s}
+	return ""
 }
 
-// Class returns how an attribute of the record is kept. Keys that no rule names are dropped. It allocates nothing.
-func (m *Match) Class(key string) Class { return m.Source.classes[key] }
+// Class returns how an attribute of a record is kept. Keys that no rule names are dropped. It allocates nothing.
+func (s *Source) Class(key string) Class { return s.classes[key] }
 
 // Time returns the time of a log record that has none itself, from its attributes; 0 if they have none.
-func (m *Match) Time(get Get) int64 {
-	for _, k := range m.Source.keys["time"] {
+func (s *Source) Time(get Get) int64 {
+	for _, k := range s.keys["time"] {
 		if at := timeOf(get(k.attr)); at > 0 {
 			return at
 		}

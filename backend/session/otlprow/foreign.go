@@ -124,8 +124,8 @@ func (d *decoder) other(row session.Row, sig foreign.Signal, name string, attrs,
 		marks |= d.scope.Mark(key)
 	}
 	d.own, d.outer = attrs, outer
-	m, ok := d.scope.Match(sig, name, marks, d.get)
-	if !ok || hasAddress(attrs) {
+	src, id := d.scope.Match(sig, name, marks, d.get)
+	if src == nil || hasAddress(attrs) {
 		if sig != foreign.SpanEvent {
 			d.report.Foreign++
 			d.skipped++
@@ -135,18 +135,18 @@ func (d *decoder) other(row session.Row, sig foreign.Signal, name string, attrs,
 	trace, span, body := row.Trace, row.Parent, ""
 	if sig == foreign.Log {
 		body = d.json(d.logBody)
-		row.Start = cmp.Or(row.Start, m.Time(d.get))
+		row.Start = cmp.Or(row.Start, src.Time(d.get))
 		row.End = row.Start
 	}
 	if sig != foreign.SpanEvent { // an event has those of its span
-		row.Session = session.Key{Tenant: d.tenant, ID: boundID(m.Session)}
+		row.Session = session.Key{Tenant: d.tenant, ID: boundID(id)}
 	}
 	switch none := trace == (session.TraceID{}); {
 	case sig == foreign.SpanEvent:
-	case none && m.Session == "":
+	case none && id == "":
 		d.reject(ReasonNoSession, name, pcommon.TraceID(trace), pcommon.SpanID(cmp.Or(row.Span, span)), attrs)
 		return nil
-	case m.Session == "":
+	case id == "":
 		row.Session.ID = foreign.TraceSession(trace)
 	case none:
 		row.Trace = foreign.TraceOf(row.Session)
@@ -154,32 +154,32 @@ func (d *decoder) other(row session.Row, sig foreign.Signal, name string, attrs,
 	if row.Span == (session.SpanID{}) {
 		row.Span = hashOf(trace.String()+span.String()+name, row.Start, attrs, body)
 	}
-	kept := d.keep(row, &m, sig, name)
-	if body != "" && m.Class(bodyKey) >= foreign.Content {
-		d.attribute(kept, &m, name, bodyKey, d.logBody)
+	kept := d.keep(row, src, sig, name)
+	if body != "" && src.Class(bodyKey) >= foreign.Content {
+		d.attribute(kept, src, name, bodyKey, d.logBody)
 	}
 	return kept
 }
 
 // keep appends the row of a record of which d.own has the attributes.
-func (d *decoder) keep(row session.Row, m *foreign.Match, sig foreign.Signal, name string) *session.Row {
+func (d *decoder) keep(row session.Row, src *foreign.Source, sig foreign.Signal, name string) *session.Row {
 	d.kept = true
 	row.Kind, row.Turn, row.Known, row.Service = session.KindForeign, session.NoTurn, spans.KnownObserved, d.service
 	d.attrs = d.attrs[:0]
 	text := func(key, s string) {
 		d.attrs = append(d.attrs, session.Attr{Key: key, Value: session.StringValue(s)})
 	}
-	text(foreign.SourceKey, m.Source.Name)
+	text(foreign.SourceKey, src.Name)
 	text(foreign.ScopeKey, cut(d.scopeName, maxKey))
 	text(foreign.NameKey, cut(name, maxKey))
 	text(foreign.SignalKey, string(sig))
-	if m.Source.Rules != "" {
-		text(foreign.RulesKey, m.Source.Rules)
+	if src.Rules != "" {
+		text(foreign.RulesKey, src.Rules)
 	}
 	spread := map[string]map[string]any{}
 	for key, v := range d.own.All() {
-		if !d.spread(spread, m, key, v) {
-			d.attribute(&row, m, name, key, v)
+		if !d.spread(spread, src, key, v) {
+			d.attribute(&row, src, name, key, v)
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(spread)) {
@@ -195,7 +195,7 @@ func (d *decoder) keep(row session.Row, m *foreign.Match, sig foreign.Signal, na
 	}
 	for key, v := range d.others.resource.All() {
 		if _, own := get(d.own, key); !own {
-			d.attribute(&row, m, name, key, v)
+			d.attribute(&row, src, name, key, v)
 		}
 	}
 	d.settle(nil)
@@ -205,8 +205,8 @@ func (d *decoder) keep(row session.Row, m *foreign.Match, sig foreign.Signal, na
 }
 
 // attribute keeps an attribute of a record of a name as the rules class it.
-func (d *decoder) attribute(row *session.Row, m *foreign.Match, name, key string, v pcommon.Value) {
-	class := m.Class(key)
+func (d *decoder) attribute(row *session.Row, src *foreign.Source, name, key string, v pcommon.Value) {
+	class := src.Class(key)
 	if class == foreign.Drop || class.IsContent() && d.withoutContent {
 		return
 	}
@@ -264,9 +264,9 @@ func withRole(name, body string) string {
 
 // spread takes an attribute of a list of messages that is spread over keys LIST.N.PATH, as older instrumentations write
 // them: it puts the value into lists, as members named by the steps of the path. It returns false for any other one.
-func (d *decoder) spread(lists map[string]map[string]any, m *foreign.Match, key string, v pcommon.Value) bool {
+func (d *decoder) spread(lists map[string]map[string]any, src *foreign.Source, key string, v pcommon.Value) bool {
 	i := 0
-	for i < len(key) && (key[i] != '.' || m.Class(key[:i]) != foreign.Messages) {
+	for i < len(key) && (key[i] != '.' || src.Class(key[:i]) != foreign.Messages) {
 		i++
 	}
 	if i+1 >= len(key) || key[i+1] < '0' || key[i+1] > '9' {
