@@ -168,5 +168,7 @@ func (h *Handler) hostAllowed(host string) bool {
 	if ip := net.ParseIP(host); ip != nil {
 		return ip.IsLoopback()
 	}
-	return host == "localhost" || slices.Contains(h.o.Hosts, host)
+	return slices.ContainsFunc(append([]string{"localhost"}, h.o.Hosts...), func(name string) bool {
+		return strings.EqualFold(name, host) // browsers write names in small letters
+	})
 }

@@ -22,7 +22,7 @@ const token = "0123456789abcdef0123456789abcdef"
 
 // A name that somebody points at this machine is not ours, however it is spelled (DNS rebinding).
 func TestHosts(t *testing.T) {
-	h := serve(t, web.Options{Store: memstore.New(), Hosts: []string{"box.lan"}})
+	h := serve(t, web.Options{Store: memstore.New(), Hosts: []string{"Box.lan"}})
 	withToken := serve(t, web.Options{Store: memstore.New(), Token: token})
 	for _, c := range []struct {
 		host string
@@ -30,6 +30,7 @@ func TestHosts(t *testing.T) {
 	}{
 		{"127.0.0.1:8321", true}, {"127.0.0.1", true}, {"127.9.9.9:1", true}, {"localhost:8321", true}, {"localhost", true},
 		{"[::1]:8321", true}, {"[::1]", true}, {"box.lan:8321", true}, {"box.lan", true},
+		{"LocalHost:8321", true}, {"BOX.LAN", true},
 		{"192.168.1.7:8321", false}, {"[2001:db8::1]:8321", false}, {"0.0.0.0:8321", false}, {"devbox:8321", false},
 		{"evil.example", false}, {"evil.example:8321", false}, {"127.0.0.1.evil.example", false},
 		{"localhost.evil.example", false},

@@ -62,7 +62,7 @@ func (s *Store) Figures(ctx context.Context, q store.FigureQuery) iter.Seq2[any,
 	}
 	rest := "FROM `" + s.layout.database + "`.`" + f.Name + "` WHERE tenant = " + literal(q.Tenant)
 	if !q.Since.IsZero() {
-		rest += fmt.Sprintf(" AND %s >= toInt64('%d')", f.Start, q.Since.UnixNano())
+		rest += fmt.Sprintf(" AND %s >= toInt64('%d')", f.Start, store.RankOf(q.Since))
 	}
 	for i, text := range f.Conditions(&q) {
 		rest += " AND `" + f.Columns[i] + "` = " + literal(text)

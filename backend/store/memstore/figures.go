@@ -16,7 +16,7 @@ func (s *Store) Figures(ctx context.Context, q store.FigureQuery) iter.Seq2[any,
 	table := q.From()
 	since := int64(math.MinInt64)
 	if !q.Since.IsZero() {
-		since = q.Since.UnixNano()
+		since = store.RankOf(q.Since)
 	}
 	columns, conditions := table.Chosen(&q), table.Conditions(&q)
 	start := slices.Index(table.Columns, table.Start)

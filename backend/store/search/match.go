@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"regexp/syntax"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -14,10 +15,11 @@ import (
 )
 
 const (
-	maxText    = 1000 // bytes of what is looked for
-	maxMatches = 1000 // that are counted of one block
-	around     = 80   // bytes of a snippet on either side
-	maxMatch   = 200  // bytes of a match that a snippet shows
+	maxText    = 1000    // bytes of what is looked for
+	maxMatches = 1000    // that are counted of one block
+	maxEmpty   = 1 << 20 // that are looked at where some match nothing
+	around     = 80      // bytes of a snippet on either side
+	maxMatch   = 200     // bytes of a match that a snippet shows
 )
 
 // matcher finds a text or a regular expression.
@@ -71,17 +73,17 @@ func (m *matcher) find(text string) (snippet, bool) {
 		s.matches = min(strings.Count(text, m.text), maxMatches)
 		return s, true
 	}
-	var s snippet
-	for _, loc := range m.re.FindAllStringIndex(text, maxMatches) {
-		if loc[0] == loc[1] {
-			continue
-		}
-		if s.matches == 0 {
-			s = cutOut(text, loc[0], loc[1])
-		}
-		s.matches++
+	nothing := func(loc []int) bool { return loc[0] == loc[1] }
+	all := m.re.FindAllStringIndex(text, maxMatches)
+	if len(all) == maxMatches && slices.ContainsFunc(all, nothing) { // which hide those behind them
+		all = m.re.FindAllStringIndex(text, maxEmpty)
 	}
-	return s, s.matches > 0
+	if all = slices.DeleteFunc(all, nothing); len(all) == 0 {
+		return snippet{}, false
+	}
+	s := cutOut(text, all[0][0], all[0][1])
+	s.matches = min(len(all), maxMatches)
+	return s, true
 }
 
 // cutOut makes the snippet of a match: of its line, and of whole characters.

@@ -43,6 +43,8 @@ func TestMatcher(t *testing.T) {
 		{"expression", "abc a.c", Options{Text: "a.c", Regexp: true}, snippet{"", "abc", " a.c", 2}},
 		{"matches of nothing", "aab", Options{Text: "a*", Regexp: true}, snippet{"", "aa", "b", 1}},
 		{"nothing but matches of nothing", "bbb", Options{Text: "a*", Regexp: true}, snippet{}},
+		{"a match after many of nothing", strings.Repeat("b", 5000) + "a", Options{Text: "a*", Regexp: true},
+			snippet{"…" + strings.Repeat("b", 80), "a", "", 1}},
 		{"over lines", "a\nb", Options{Text: "a\nb"}, snippet{"", "a\nb", "", 1}},
 		{"long", strings.Repeat("é", 100) + "x" + strings.Repeat("é", 100), Options{Text: "x"},
 			snippet{"…" + strings.Repeat("é", 40), "x", strings.Repeat("é", 40) + "…", 1}},

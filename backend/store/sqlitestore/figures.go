@@ -33,7 +33,7 @@ func figuresQuery(q *store.FigureQuery) (query string, args []any) {
 	args = []any{q.Tenant}
 	and := func(cond string, values ...any) { query, args = query+" AND "+cond, append(args, values...) }
 	if !q.Since.IsZero() {
-		and("f."+table.Start+" >= ?", q.Since.UnixNano())
+		and("f."+table.Start+" >= ?", store.RankOf(q.Since))
 	}
 	for i, text := range table.Conditions(q) {
 		if i == 0 {

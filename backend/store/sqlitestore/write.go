@@ -53,9 +53,9 @@ func (s *statements) prepare(ctx context.Context, c *sql.Conn) error {
 		stmt **sql.Stmt
 		text string
 	}{
-		{&s.mark, `UPDATE marks SET last = last + 1 RETURNING last`},
-		// A new session counts as projected just before this batch, so that a projection made of a deleted session of
-		// the same name is too old for it.
+		// A new session counts as projected at the number between this mark and the one before, which is never given
+		// out, so that a projection made of a deleted session of the same name is too old for it.
+		{&s.mark, `UPDATE marks SET last = last + 2 RETURNING last`},
 		{&s.session, `INSERT INTO sessions (tenant, id, mark, projected, last_ns) VALUES (?1, ?2, ?3, ?3 - 1,
 			9223372036854775807)
 			ON CONFLICT DO UPDATE SET mark = excluded.mark RETURNING session`},

@@ -112,6 +112,8 @@ func figures(t *testing.T, s store.Store) {
 		{store.FigureQuery{Tool: "bash", Model: "gpt"}, "2 0 2 1"},
 		{store.FigureQuery{Since: time.Unix(0, figureStart+5)}, "2 0 1 2"},
 		{store.FigureQuery{Since: time.Unix(0, figureStart+1e9+1)}, "1 0 0 0"},
+		{store.FigureQuery{Since: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)}, "0 0 0 0"},
+		{store.FigureQuery{Since: time.Date(1300, 1, 1, 0, 0, 0, 0, time.UTC)}, "3 2 2 2"},
 	} {
 		c.q.Session = "a"
 		f := allFigures(t, s, c.q)

@@ -30,6 +30,10 @@ func revisions(t *testing.T, s store.Store) {
 	if m := mark(t, s, k); m <= second {
 		t.Errorf("revision %d of a session made anew, was %d before", m, second)
 	}
+	// What was derived of the deleted session is none of the new one.
+	project(t, s, k, store.SummaryUpdate{Revision: second, Summary: Summary(k), Figures: figures})
+	equal(t, "of the deleted one", collect(t, s.Sessions(t.Context(), store.Query{})), []session.Summary{{Key: k}})
+	equal(t, "figures of the deleted one", allFigures(t, s, store.FigureQuery{}), session.Figures{})
 }
 
 // Summary returns one with every field set.
