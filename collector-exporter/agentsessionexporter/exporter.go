@@ -89,8 +89,8 @@ func (e *sessionExporter) write(ctx context.Context, d *delivery, batch session.
 	return err
 }
 
-// put writes what the limits admit. When the store refuses it, each session is written by itself, so that the data of
-// one keeps no other from the store.
+// put writes what the limits admit. When the store refuses it, the halves of its sessions are written, and theirs, so
+// that the data of one keeps no other from the store.
 func (e *sessionExporter) put(ctx context.Context, st *openStore, d *delivery, batch session.Batch) error {
 	if err := st.sizes.full(ctx); err != nil {
 		if st.sweeper != nil && errors.Is(err, store.ErrFull) {
@@ -102,17 +102,17 @@ func (e *sessionExporter) put(ctx context.Context, st *openStore, d *delivery, b
 	if err != nil || len(batch.Rows)+len(batch.Blocks) == 0 {
 		return err
 	}
-	parts := []session.Batch{batch}
-	if err = e.putOnce(ctx, st, batch); errors.Is(err, store.ErrData) {
-		if p := bySession(batch); len(p) <= maxParts {
-			parts = p
-		}
-	}
-	for _, part := range parts {
-		if len(parts) > 1 {
-			err = e.putOnce(ctx, st, part)
+	for parts, writes := []session.Batch{batch}, 0; len(parts) > 0; writes++ {
+		part := parts[0]
+		parts = parts[1:]
+		err := e.putOnce(ctx, st, part)
+		halves := []session.Batch{part}
+		if errors.Is(err, store.ErrData) && writes < maxWrites {
+			halves = halve(part)
 		}
 		switch {
+		case len(halves) > 1:
+			parts = append(parts, halves...)
 		case errors.Is(err, store.ErrData): // the store would refuse it again
 			d.refuse(reasonStore, part, err)
 		case err != nil:

@@ -148,8 +148,8 @@ func traces(sessions ...string) ptrace.Traces {
 	for i, id := range sessions {
 		s := ss.Spans().AppendEmpty()
 		s.SetName(spans.SpanRun)
-		s.SetTraceID(pcommon.TraceID{15: byte(i + 1)})
-		s.SetSpanID(pcommon.SpanID{7: byte(i + 1)})
+		s.SetTraceID(pcommon.TraceID{14: byte((i + 1) >> 8), 15: byte(i + 1)})
+		s.SetSpanID(pcommon.SpanID{6: byte((i + 1) >> 8), 7: byte(i + 1)})
 		s.SetStartTimestamp(pcommon.NewTimestampFromTime(epoch))
 		s.SetEndTimestamp(pcommon.NewTimestampFromTime(epoch.Add(time.Second)))
 		a := s.Attributes()
@@ -226,6 +226,22 @@ func refuse(ids ...string) func(session.Batch) error {
 		}
 		return nil
 	}
+}
+
+// Of a batch of many sessions those that the store refuses keep no other from it, as far as the number of writes allows.
+func TestRefusedSessionsAmongMany(t *testing.T) {
+	var ids []string
+	for i := range 1000 {
+		ids = append(ids, fmt.Sprint("s", i))
+	}
+	b := setup(t, refuse("s0", "s300", "s999"))
+	require.NoError(t, b.exp.ConsumeTraces(t.Context(), traces(ids...)))
+	require.Len(t, b.store.committed(), len(ids)-3)
+	require.Less(t, b.store.puts, 100)
+
+	all := setup(t, refuse(ids...))
+	require.True(t, consumererror.IsPermanent(all.exp.ConsumeTraces(t.Context(), traces(ids...))))
+	require.Less(t, all.store.puts, 2*maxWrites+2)
 }
 
 // One bad row among good ones: the good ones are stored, the bad one is counted, and the sender gets a success, since

@@ -2,14 +2,28 @@ package agentsessionexporter
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/store"
 )
 
-// maxParts bounds the writes that one batch may come to: one that never ends before the timeout would come again for
-// ever.
-const maxParts = 256
+// maxWrites bounds after how many writes of a batch no part of it is halved any more: one that never ends before the
+// timeout would come again for ever.
+const maxWrites = 256
+
+// halve splits a batch into one for each half of its sessions. One of a single session stays as it is.
+func halve(b session.Batch) (halves []session.Batch) {
+	sessions := bySession(b)
+	for half := range slices.Chunk(sessions, (len(sessions)+1)/2) {
+		var part session.Batch
+		for _, b := range half {
+			join(&part, b)
+		}
+		halves = append(halves, part)
+	}
+	return halves
+}
 
 // bySession splits a batch into one for each session, in the order in which they come.
 func bySession(b session.Batch) (parts []session.Batch) {

@@ -217,6 +217,41 @@ func TestBackOff(t *testing.T) {
 	})
 }
 
+// away fails to list sessions for a time.
+type away struct {
+	store.Store
+	until time.Time
+}
+
+func (a *away) Sessions(ctx context.Context, q store.Query) iter.Seq2[session.Summary, error] {
+	if time.Now().After(a.until) {
+		return a.Store.Sessions(ctx, q)
+	}
+	return func(yield func(session.Summary, error) bool) { yield(session.Summary{}, errors.New("away")) }
+}
+
+// Sessions that other rules mapped are projected too where the store is away at first.
+func TestMappedBeforeAfterAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := &recorder{Store: &away{memstore.New(), time.Now().Add(time.Minute)}}
+		put(t, st, row("old", 1, session.KindRun))
+		mark, err := st.Revision(t.Context(), key("old"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		u := store.SummaryUpdate{Revision: mark, Summary: session.Summary{Status: "idle", Mapped: "rules of before"}}
+		if err := st.SetSummary(t.Context(), key("old"), u); err != nil {
+			t.Fatal(err)
+		}
+		w := NewWorker(st, nil)
+		time.Sleep(time.Hour)
+		st.want(t, "an hour later", 2)
+		if err := w.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
 func TestBounded(t *testing.T) {
 	bubble(t, func(t *testing.T, st *recorder, w *Worker) {
 		var rows []session.Row

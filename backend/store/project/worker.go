@@ -160,14 +160,14 @@ func (w *Worker) run(ctx context.Context) {
 	defer close(w.done)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for first := true; ; first = false {
+	for first := true; ; {
 		select {
 		case <-w.stop:
 			return
 		case <-w.wake:
 		case <-timer.C:
 		}
-		w.round(ctx, first)
+		first = !w.round(ctx, first) && first
 		if wait, ok := w.next(); ok {
 			timer.Reset(wait)
 		}
@@ -186,8 +186,9 @@ func (w *Worker) mappedBefore(ctx context.Context, stale []session.Key) ([]sessi
 	return stale, nil
 }
 
-// round projects what is due. The first one also projects what other rules mapped.
-func (w *Worker) round(ctx context.Context, first bool) {
+// round projects what is due, and reports whether it asked the store for what is stale. The first such round also
+// projects what other rules mapped.
+func (w *Worker) round(ctx context.Context, first bool) (asked bool) {
 	w.mu.Lock()
 	now := time.Now()
 	sweep := !w.sweepAt.IsZero() && !w.sweepAt.After(now)
@@ -207,7 +208,7 @@ func (w *Worker) round(ctx context.Context, first bool) {
 		w.project(ctx, p, k, d.wait)
 	}
 	if !sweep {
-		return
+		return false
 	}
 	stale, err := store.Stale(ctx, w.st)
 	if err == nil && first {
@@ -228,6 +229,7 @@ func (w *Worker) round(ctx context.Context, first bool) {
 			w.project(ctx, p, k, 0)
 		}
 	}
+	return err == nil
 }
 
 // project projects a session unless Close was called, which does the rest. wait is how long it waited after it failed.
