@@ -218,13 +218,15 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// warnings says what is legal and loses data, or stops, all the same.
-func (c *Config) warnings() []string {
+// warnings says what is legal and loses data, stops, or lets secrets pass all the same.
+func (c *Config) warnings() (w []string) {
+	if c.Redaction.Rules != "" && !c.Redaction.Enabled {
+		w = append(w, "redaction::rules without redaction::enabled: true: no rule is applied")
+	}
 	q := c.QueueConfig.Get()
 	if q == nil {
-		return nil
+		return w
 	}
-	var w []string
 	if q.StorageID == nil && !q.WaitForResult {
 		w = append(w, "sending_queue is kept in memory only: the process loses it when it dies, although the "+
 			"sender got a success; set sending_queue::storage to a storage extension, or remove sending_queue")

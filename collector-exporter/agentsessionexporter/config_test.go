@@ -128,6 +128,10 @@ func TestConfig(t *testing.T) {
 			}),
 			warnings: []string{"sending_queue with retry_on_failure::max_elapsed_time: 5m0s"},
 		},
+		"rules_off": {
+			want:     with(func(c *Config) { c.Redaction.Rules = "default" }),
+			warnings: []string{"redaction::rules without redaction::enabled: true"},
+		},
 		"queue_waits": {want: with(func(c *Config) {
 			c.QueueConfig = queue(func(q *exporterhelper.QueueBatchConfig) { q.WaitForResult = true })
 		})},
