@@ -32,40 +32,31 @@ var outcomeMarks = map[spans.Outcome]string{
 func (r *renderer) call(v *CallView) *node {
 	alone := r.o.Turn != nil
 	n := r.node(v.of.Span, fmt.Sprintf("call %q %d", v.ID, v.of.Ordinal))
-	name := Clean(v.Name)
-	line := callMark(v) + bold.of(name)
+	name, behind := Clean(v.Name), dim.of(prefixed(" ", Clean(v.ID)))
 	n.call = name + prefixed(" ", Clean(v.ID))
 	if _, ok := r.text(v.Input); ok {
 		args := argsText(v.Input.Text)
 		n.call = name + "(" + ellipsis(Clean(args), callTextArgs) + ")"
-		if alone {
+		if behind = "(" + Clean(args) + ")"; alone {
+			behind = ""
 			r.content(n, "args", dim, r.clean(args))
-		} else {
-			line += "(" + Clean(args) + ")"
 		}
-	} else {
-		line += dim.of(prefixed(" ", Clean(v.ID)))
 	}
-	n.head = []string{line}
+	n.head = []string{callMark(v) + bold.of(name) + behind}
 	if v.Truncated {
 		n.line("note", yellow, "the result was cut before the model saw it")
 	}
 	for i := range v.Permissions {
 		q := &v.Permissions[i]
-		it := n.wrapped(decision(q.Action), decisionStyle(q.Action), permissionText(q))
+		t := n.wrapped(decision(q.Action), decisionStyle(q.Action), permissionText(q))
 		if k := r.permission(q); k.over {
-			it.id, it.at = k.id, k.at
+			t.id, t.at = k.id, k.at
 		}
 	}
 	if len(v.Permissions) == 0 && alone {
 		n.line("decided", dim, v.PermissionState)
 	}
 	r.events(n, v.Events)
-	for _, k := range v.kids {
-		if !r.placed[k.run] {
-			n.add(r.run(k))
-		}
-	}
 	label, st := "result", dim
 	text, ok := r.text(v.Output)
 	if !ok {
@@ -79,10 +70,15 @@ func (r *renderer) call(v *CallView) *node {
 		r.content(n, label, st, text).end = true
 	}
 	r.findings(n, v.Findings)
+	for _, k := range v.kids {
+		if !r.placed[k.run] {
+			n.kids = append(n.kids, r.run(k))
+		}
+	}
 	return n
 }
 
-// node begins the node of a tool call, a compaction or a permission evaluation.
+// node begins the node of a turn, a tool call, a compaction or a permission evaluation.
 func (r *renderer) node(s session.Span, id string) *node {
 	return &node{
 		cols: r.cols(s), span: s, id: id, over: r.over || !s.End.IsZero(), at: cmp.Or(s.End, s.Seen, s.Start),
@@ -92,19 +88,24 @@ func (r *renderer) node(s session.Span, id string) *node {
 // callTextArgs bounds the characters of the arguments of the call that a sub-agent is by.
 const callTextArgs = 40
 
-// used says which tokens the model calls of a compaction used.
-func used(u *session.Usage) string {
-	if u == nil {
-		return ""
+// compactionWords says what a compaction did: the kind, how much there was before and after, what its own model calls
+// used, what began it, and that it had no effect.
+func compactionWords(c *session.Compaction) []string {
+	used, applied := "", ""
+	if c.Usage != nil {
+		used = "used " + strings.Join(usageWords(*c.Usage), ", ")
 	}
-	return "used " + strings.Join(usageWords(*u), ", ")
+	if c.Applied != nil && !*c.Applied {
+		applied = "not applied"
+	}
+	return []string{Clean(string(c.Kind)), fromTo(c.MessagesBefore, c.MessagesAfter, "message"),
+		fromTo(c.InputTokens, c.OutputTokens, "token"), used, Clean(c.Trigger), applied}
 }
 
 func (r *renderer) compaction(v *CompactionView) *node {
 	c := v.of
 	n := r.node(c.Span, fmt.Sprint("compaction ", v.Kind, c.Start.UnixNano()))
-	n.head = []string{magenta.of("◇ ") + bold.of("compaction"), Clean(string(v.Kind)),
-		fromTo(v.MessagesBefore, v.MessagesAfter, "message"), fromTo(v.TokensBefore, v.TokensAfter, "token"), used(v.Usage)}
+	n.head = append([]string{magenta.of("◇ ") + bold.of("compaction")}, compactionWords(c)...)
 	if c.RemovedTokens != nil {
 		n.part(plainText, Count(*c.RemovedTokens)+" tokens removed")
 	}
@@ -113,16 +114,10 @@ func (r *renderer) compaction(v *CompactionView) *node {
 		n.part(plainText, some(int(*c.Runs), "run"))
 	}
 	n.head = append(n.head, Clean(c.Category), Clean(c.Target))
-	switch {
-	case v.Applied != nil && !*v.Applied:
-		n.part(plainText, "not applied")
-	case c.Known == spans.KnownClosed:
+	if c.Known == spans.KnownClosed {
 		n.part(plainText, "no end seen")
 	}
-	n.part(plainText, Clean(v.Trigger))
-	if v.Reason != "" {
-		n.wrapped("reason", dim, Clean(v.Reason))
-	}
+	n.wrapped("reason", dim, Clean(v.Reason))
 	if text, ok := r.text(v.Summary); ok {
 		r.content(n, "summary", dim, text)
 	}
@@ -139,9 +134,7 @@ func (r *renderer) permission(v *PermissionView) *node {
 	n.head = []string{
 		st.of(cmp.Or(mark, "? ")) + bold.of("permission ") + st.of(decision(v.Action)) + prefixed(" ", target(v.of)),
 	}
-	if text := permissionText(v); text != "" {
-		n.wrapped("reason", dim, text).end = true
-	}
+	n.wrapped("reason", dim, permissionText(v)).end = true
 	r.findings(n, findings(v.of.Defects))
 	return n
 }
@@ -164,10 +157,10 @@ func decisionStyle(a spans.Action) style {
 // permissionText says why a decision was made, by which rule, by whom, and how long it took.
 func permissionText(v *PermissionView) string {
 	waited, inferred := "", ""
-	switch q := v.of; {
+	switch {
 	case v.WaitNS > 0:
 		waited = "waited " + Duration(time.Duration(v.WaitNS))
-	case q.Known == spans.KnownLive || q.Action == spans.ActionAsk && q.Outcome == "" && q.End.IsZero():
+	case v.Waiting:
 		waited = "waiting for an answer"
 	}
 	if v.Inferred {

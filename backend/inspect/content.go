@@ -35,12 +35,12 @@ func (r *renderer) clean(text string) string {
 }
 
 // content draws clean text in one line, or whole where one turn is shown.
-func (r *renderer) content(n *node, label string, st style, text string) *item {
+func (r *renderer) content(n *node, label string, st style, s string) *text {
 	lines := 1
 	if r.o.Turn != nil {
 		lines = unbounded // clean bounds it
 	}
-	return n.text(label, st, text, lines)
+	return n.text(label, st, s, lines)
 }
 
 // text returns the clean text of a body. ok is false when the body is not there.
@@ -81,26 +81,16 @@ func (r *renderer) messages(n *node, capture spans.Capture, list []MessageText, 
 	}
 }
 
-// events draws events, a line each. In the view of more than one turn, those of one type that follow each other share a
-// line, which has their number and the text of the first.
+// events draws events, a line each.
 func (r *renderer) events(n *node, list []EventView) {
-	for i := 0; i < len(list); i++ {
+	for i := range list {
 		e := &list[i]
 		if e.of.Type == "" {
 			n.line("", dim, e.Type)
 			continue
 		}
-		text, first := Clean(e.Type), i
-		for r.o.Turn == nil && i+1 < len(list) && list[i+1].of.Type == e.of.Type {
-			i++
-		}
-		if same := i - first + 1; same > 1 {
-			text += fmt.Sprintf(" ×%d", same)
-		}
-		if body, ok := r.text(e.Text); ok {
-			text += "  " + body
-		}
-		r.content(n, "event", dim, text)
+		body, _ := r.text(e.Text)
+		r.content(n, "event", dim, Clean(e.Type)+prefixed("  ", body))
 	}
 }
 
@@ -119,25 +109,21 @@ func (r *renderer) rules(n *node, run *session.Run, at time.Time, each bool) {
 	var list []string
 	body, text := r.m.rules(run, at)
 	if body != nil {
-		r.said, list = true, ruleLines(body.Text)
-		if text = plural(len(list), "rule"); len(list) == 0 {
-			text = "none in force"
-		}
+		list = ruleLines(body.Text)
+		r.said, text = true, cmp.Or(some(len(list), "rule"), "none in force")
 	}
 	text += prefixed(separator+"digest ", Clean(prefix(run.RulesDigest, 8)))
-	if !each || len(list) == 0 {
-		if text += prefixed(separator, Clean(strings.Join(list, "; "))); each || text != r.shownRules {
-			n.line("rules", dim, text)
+	if each && len(list) > 0 {
+		text = strings.Join(list[:min(len(list), maxRules)], "\n")
+		if more := len(list) - maxRules; more > 0 {
+			text += "\nand " + plural(more, "more rule")
 		}
-		r.shownRules = text
+		n.wrapped("rules", dim, r.clean(text))
 		return
 	}
-	label := "rules"
-	for _, line := range list[:min(len(list), maxRules)] {
-		n.wrapped(label, dim, Clean(line))
-		label = ""
-	}
-	if more := len(list) - maxRules; more > 0 {
-		n.line("", dim, "and "+plural(more, "more rule"))
+	text += prefixed(separator, Clean(strings.Join(list, "; ")))
+	if key := "rules " + r.m.tree.ID; each || text != r.shown[key] {
+		r.shown[key] = text
+		n.line("rules", dim, text)
 	}
 }

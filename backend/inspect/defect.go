@@ -22,13 +22,7 @@ func finding(d session.Defect) Finding {
 }
 
 // findings returns defects in words.
-func findings(l []session.Defect) []Finding {
-	var out []Finding
-	for _, d := range l {
-		out = append(out, finding(d))
-	}
-	return out
-}
+func findings(l []session.Defect) []Finding { return each(l, finding) }
 
 // Defect returns what a defect says, in one line for people.
 func Defect(d session.Defect) string { return finding(d).Text }

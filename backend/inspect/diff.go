@@ -101,10 +101,10 @@ func (v *diffView) header() {
 			continue
 		}
 		parts = append(parts, Clean(d.Agent), Clean(d.Model), words(d.Status))
-		switch v.Kind {
-		case diff.OfSessions:
-			parts = append(parts, plural(d.Runs, "run"), plural(d.Turns, "turn"))
-		case diff.OfRuns:
+		if v.Kind == diff.OfSessions {
+			parts = append(parts, plural(d.Runs, "run"))
+		}
+		if !v.one() {
 			parts = append(parts, plural(d.Turns, "turn"))
 		}
 		parts = append(parts, some(d.Calls, "tool call"), took(d.Start, d.Start.Add(time.Duration(d.TookNS))))
@@ -113,28 +113,16 @@ func (v *diffView) header() {
 		}
 		v.field(string("ab"[i]), parts...)
 	}
-	if !v.one() {
-		var tokens []string
-		a, b := v.A.Usage, v.B.Usage
-		for i, n := range [][2]int64{{a.Input, b.Input}, {a.Output, b.Output}, {a.Reasoning, b.Reasoning},
-			{a.CacheRead, b.CacheRead}, {a.CacheWrite, b.CacheWrite}} {
-			if name := []string{"in", "out", "reasoning", "cache read", "cache write"}[i]; n[0] != n[1] {
-				tokens = append(tokens, delta(name, "", float64(n[0]), float64(n[1])))
-			}
-		}
-		v.field("tokens", tokens...)
-		c := v.Counts
-		repeats := ""
-		if c.Repeats > 0 {
-			repeats = fmt.Sprintf(" (%d only as the one before)", c.Repeats)
-		}
-		v.field("turns", suffixed(some(c.Same, "turn"), " the same"), count(int64(c.Changed), "changed")+repeats,
+	if a, b, c := v.A.Usage, v.B.Usage, v.Counts; !v.one() {
+		v.field("tokens", delta("in", "", a.Input, b.Input), delta("out", "", a.Output, b.Output),
+			delta("reasoning", "", a.Reasoning, b.Reasoning), delta("cache read", "", a.CacheRead, b.CacheRead),
+			delta("cache write", "", a.CacheWrite, b.CacheWrite))
+		v.field("turns", suffixed(some(c.Same, "turn"), " the same"),
+			count(int64(c.Changed), "changed")+among(count(int64(c.Repeats), "only as the one before")),
 			count(int64(c.OnlyA), "only in a"), count(int64(c.OnlyB), "only in b"), count(int64(c.Unknown), "not all compared"))
 	}
 	v.first()
-	if len(v.Ignored) > 0 {
-		v.field("ignored", v.parts(v.Ignored))
-	}
+	v.field("ignored", v.parts(v.Ignored))
 	for _, k := range v.Compactions {
 		v.field("between", "compaction", Clean(string(k.Kind)), fromTo(k.MessagesBefore, k.MessagesAfter, "message"),
 			fromTo(k.InputTokens, k.OutputTokens, "token"))
@@ -185,14 +173,16 @@ func (v *diffView) unknown(u diff.Unknown) string {
 	return text + " in " + u.Side
 }
 
-// delta says how a number differs.
-func delta(name, unit string, a, b float64) string {
-	was, is := exact(int64(a)), exact(int64(b))
+// delta says how a number differs; empty where it does not.
+func delta[N int64 | float64](name, unit string, a, b N) string {
+	was, is, more := exact(int64(a)), exact(int64(b)), humanize.Commaf(math.Round(float64(b-a)*1e6)/1e6)
 	if unit != "" {
-		was, is = money(unit, a), money(unit, b)
+		was, is = money(unit, float64(a)), money(unit, float64(b))
 	}
-	more := humanize.Commaf(math.Round((b-a)*1e6) / 1e6)
-	if b > a {
+	switch {
+	case a == b:
+		return ""
+	case b > a:
 		more = "+" + more
 	}
 	return fmt.Sprintf("%s %s → %s (%s)", name, was, is, more)
@@ -208,16 +198,4 @@ type state struct {
 var states = map[diff.State]state{
 	diff.Same: {"=", dim, ""}, diff.Changed: {"≠", yellow, ""}, diff.OnlyA: {"-", red, "only in a"},
 	diff.OnlyB: {"+", green, "only in b"}, diff.NotAll: {"?", yellow, ""},
-}
-
-// messageCounts says how the messages of two requests differ.
-func messageCounts(p *diff.Pair) []string {
-	counts := map[string]int64{}
-	for _, c := range p.Changes {
-		if c.A != nil || c.B != nil {
-			counts[c.Change]++
-		}
-	}
-	return []string{count(counts["removed"], "only in a"), count(counts["added"], "only in b"),
-		count(counts["changed"], "changed"), count(counts["moved"], "moved")}
 }

@@ -28,30 +28,22 @@ func (v *diffView) title(text, more string) {
 	v.write(cut(cyan.of(text)+dim.of(more), v.width-len(v.indent)))
 }
 
-// gap draws a blank line, but among lines of one turn each.
-func (v *diffView) gap() {
-	if v.form != DiffStat {
-		v.line()
-	}
-}
-
 // run draws a run and its turns.
 func (v *diffView) run(r *diff.Pair) {
 	if v.Kind == diff.OfSessions {
-		v.gap()
-		st, one, turns := states[r.State], cmp.Or(r.A, r.B), ""
-		if r.State == diff.Same {
-			turns = suffixed(some(len(r.Turns), "turn"), " the same")
+		st, one, more := states[r.State], cmp.Or(r.A, r.B), ""
+		switch {
+		case v.form == DiffStat:
+			more = v.parts(r.Parts)
+		case r.State == diff.Same:
+			more = suffixed(some(len(r.Turns), "turn"), " the same")
 		}
-		more := slices.DeleteFunc([]string{Clean(one.Agent), Clean(one.Model)}, func(s string) bool {
-			return s == Clean(v.A.Agent) || s == Clean(v.A.Model)
-		})
-		more = append([]string{"", st.only, turns, Clean(one.Relation), words(one.Status)}, more...)
-		if v.form == DiffStat {
-			more = append(more, v.parts(r.Parts))
+		if v.form != DiffStat {
+			v.line()
 		}
 		head := st.style.of(st.sign+" ") + bold.of("run "+v.where(r.Addresses()))
-		v.line(cut(head+dim.of(prefixed(separator, joined(separator, more...))), v.width))
+		more = joined(separator, st.only, Clean(one.Relation), words(one.Status), more)
+		v.line(cut(head+dim.of(prefixed(separator, more)), v.width))
 		if r.State == diff.Same {
 			return
 		}
@@ -60,7 +52,7 @@ func (v *diffView) run(r *diff.Pair) {
 	v.indent += "  "
 	defer func() { v.indent = "" }()
 	if v.form != DiffStat {
-		v.changes(r, func(p diff.Part) bool { return p != diff.Outcome })
+		v.changes(r)
 		v.calls(r.Calls)
 	}
 	for i := 0; i < len(r.Turns); {
@@ -70,10 +62,6 @@ func (v *diffView) run(r *diff.Pair) {
 		}
 		v.turn(r.Turns[i:i+n], why)
 		i += n
-	}
-	if slices.Contains(r.Parts, diff.Outcome) && v.form != DiffStat { // a run ends after its turns
-		v.line()
-		v.changes(r, func(p diff.Part) bool { return p == diff.Outcome })
 	}
 }
 
@@ -104,7 +92,7 @@ func (v *diffView) turn(l []diff.Pair, quiet string) {
 	}
 	head := []string{bold.of(at), dim.of(quiet)}
 	if quiet == "" {
-		head[1] = dim.of(st.only)
+		head = append(head, dim.of(st.only))
 		if t.A != nil && t.A.Hidden || t.B != nil && t.B.Hidden {
 			head = append(head, dim.of("rewound"))
 		}
@@ -113,7 +101,9 @@ func (v *diffView) turn(l []diff.Pair, quiet string) {
 		}
 		head = append(head, dim.of(duration(t)))
 	}
-	v.gap()
+	if v.form != DiffStat {
+		v.line()
+	}
 	lead := v.indent[2:] + st.style.of(st.sign+" ")
 	for _, line := range flow(head, v.width-len(v.indent), v.width-len(v.indent), maxWrap) {
 		v.line(lead, line)
@@ -122,13 +112,9 @@ func (v *diffView) turn(l []diff.Pair, quiet string) {
 	if quiet != "" || v.form == DiffStat {
 		return
 	}
-	if len(t.Repeats) > 0 {
-		v.note("as on the turn before: " + v.parts(t.Repeats))
-	}
-	said := func(p diff.Part) bool { return slices.Index(diff.Parts, p) <= slices.Index(diff.Parts, diff.Reply) }
-	v.changes(t, said)
+	v.note(prefixed("as on the turn before: ", v.parts(t.Repeats)))
+	v.changes(t)
 	v.calls(t.Calls)
-	v.changes(t, func(p diff.Part) bool { return !said(p) })
 	for _, u := range t.NotCompared {
 		v.note(v.unknown(u))
 	}
@@ -145,24 +131,28 @@ func duration(t *diff.Pair) string {
 	return strings.Join(slices.Compact(out), " → ")
 }
 
-// changes draws the changes of the wanted parts of a pair, each by the path of its field.
-func (v *diffView) changes(p *diff.Pair, wanted func(diff.Part) bool) {
+// changes draws the changes of a pair, each by the path of its field.
+func (v *diffView) changes(p *diff.Pair) {
 	var numbers []string
-	messages := false
+	counts := map[string]int64{} // of messages
+	for i := range p.Changes {
+		if c := &p.Changes[i]; c.A != nil || c.B != nil {
+			counts[c.Change]++
+		}
+	}
+	if len(counts) > 0 {
+		v.title("messages", "")
+		v.note(count(counts["removed"], "only in a"), count(counts["added"], "only in b"),
+			count(counts["changed"], "changed"), count(counts["moved"], "moved"))
+	}
 	for i := range p.Changes {
 		c := &p.Changes[i]
 		switch {
-		case !wanted(c.Part):
 		case c.Part == diff.Usage || c.Part == diff.Cost:
 			a, _ := strconv.ParseFloat(string(c.Before), 64)
 			b, _ := strconv.ParseFloat(string(c.After), 64)
 			numbers = append(numbers, delta(words(strings.TrimPrefix(c.Path, "usage.")), c.Unit, a, b))
 		case c.A != nil || c.B != nil:
-			if !messages {
-				v.title("messages", "")
-				v.note(messageCounts(p)...)
-				messages = true
-			}
 			v.message(c)
 		default:
 			v.change(c)
@@ -245,19 +235,17 @@ func (v *diffView) calls(l []diff.Pair) {
 			ended = ""
 		}
 		v.title("call "+Clean(c.Name), prefixed(separator, states[c.State].only)+prefixed(separator, ended))
-		v.changes(c, func(diff.Part) bool { return true })
+		v.changes(c)
 		for _, u := range c.NotCompared {
 			v.note(v.unknown(u))
 		}
 		var children [2]string
 		for n, p := range []*diff.Place{c.A, c.B} {
 			if p != nil {
-				children[n] = Clean(strings.Join(p.Children, ", "))
+				children[n] = strings.Join(p.Children, ", ")
 			}
 		}
-		if children[0]+children[1] != "" {
-			v.note("sub-agent " + cmp.Or(children[0], "none") + " | " + cmp.Or(children[1], "none"))
-		}
+		v.note(prefixed("sub-agent ", v.where(children[0], children[1])))
 	}
 }
 

@@ -59,9 +59,6 @@ func runKeys(s *session.Session, keys map[*session.Run]string) {
 	}
 }
 
-// mostIndents bounds the indent of nested sub-agents, in columns.
-const mostIndents = 8
-
 // log is one Write.
 type log struct {
 	*Follower
@@ -80,23 +77,22 @@ func (l *log) key(parent, id string) string {
 // node writes the lines of n and of all below it. The key of its parent, the beginning of the lines and the call that
 // spawned a run come from above.
 func (l *log) node(n *node, parent, lead, by string) {
-	indent, key := "  ", l.keys[n.run]
-	switch {
-	case n.run == nil:
-		key = l.key(parent, n.id)
-	case parent != "" && (l.spawned(n.run) || n.begin[0] != ""):
-		if l.agents[key] == 0 {
-			l.agents[key] = len(l.agents) + 1
-		}
-		outer := lead[:len(lead)-len(strings.TrimLeft(lead, " "))]
-		lead = outer[:min(len(outer), mostIndents-2)] + fmt.Sprintf("  %d│ ", l.agents[key])
-		n.head[0] = bold.of(fmt.Sprintf("sub-agent %d", l.agents[key]))
+	indent, key := "  ", l.key(parent, n.id)
+	if strings.HasPrefix(n.id, "turn ") {
+		indent = ""
 	}
 	if n.run != nil {
-		l.line(key+" begin", lead, n.run.Start, append([]string{n.head[0], prefixed("by ", by)}, n.begin...)...)
-	}
-	if n.run != nil || n.addr != "" {
-		indent = ""
+		indent, key = "", l.keys[n.run]
+		begin := []string{n.head[0], dim.of(Clean(n.run.Agent)), dim.of(Clean(n.run.Model))}
+		if parent != "" {
+			if l.agents[key] == 0 {
+				l.agents[key] = len(l.agents) + 1
+			}
+			lead = fmt.Sprintf("%d│ ", l.agents[key])
+			n.head[0] = bold.of(fmt.Sprintf("sub-agent %d", l.agents[key]))
+			begin = append([]string{n.head[0], prefixed("by ", by)}, begin[1:]...)
+		}
+		l.line(key+" begin", lead, n.run.Start, begin...)
 	}
 	end := slices.Clone(n.head)
 	end[0] = indent + end[0]
@@ -105,17 +101,18 @@ func (l *log) node(n *node, parent, lead, by string) {
 			end = append(end, suffixed(text, c[1]))
 		}
 	}
-	for _, it := range n.items {
+	for _, t := range n.texts {
 		switch {
-		case it.branch != nil:
-			l.node(it.branch, key, lead, n.call)
-			if k := l.agents[l.keys[it.branch.run]]; n.call != "" && k > 0 {
-				end = append(end, dim.of(fmt.Sprintf("sub-agent %d", k)))
-			}
-		case it.end:
-			end = append(end, it.style.of(it.text))
-		case it.id != "":
-			l.line(l.key(key, it.id), lead, it.at, "  "+padRight(it.style.of(it.label), labelWidth)+it.text)
+		case t.end:
+			end = append(end, t.style.of(t.text))
+		case t.id != "":
+			l.line(l.key(key, t.id), lead, t.at, "  "+padRight(t.style.of(t.label), labelWidth)+t.text)
+		}
+	}
+	for _, k := range n.kids {
+		l.node(k, key, lead, n.call)
+		if k := l.agents[l.keys[k.run]]; n.call != "" && k > 0 {
+			end = append(end, dim.of(fmt.Sprintf("sub-agent %d", k)))
 		}
 	}
 	if n.over {
@@ -125,17 +122,16 @@ func (l *log) node(n *node, parent, lead, by string) {
 
 // line writes one line in parts, once.
 func (l *log) line(key, lead string, at time.Time, parts ...string) {
-	if l.Follower.d.err != nil || l.written[key] {
+	if l.written[key] {
 		return
 	}
 	l.written[key] = true
 	clock := strings.Repeat(" ", len("15:04:05"))
 	if session.TimeKnown(at) {
-		clock = at.In(l.renderer.o.Location).Format("15:04:05")
+		clock = at.In(l.Follower.o.Location).Format("15:04:05")
 	}
-	text := joined(separator, parts...)
 	d := l.Follower.d
-	d.line(dim.of(clock+" "+lead), cut(text, d.width-len(clock)-1-width(lead)))
+	d.line(dim.of(clock+" "+lead), cut(joined(separator, parts...), d.width-len(clock)-1-width(lead)))
 }
 
 // Line returns the present state of the session in one line of at most that many columns, without colour, for the foot
@@ -166,22 +162,5 @@ func (f *Follower) Line(t session.Tree, now time.Time, columns int) string {
 		}
 		out = append(out, Clean(what)+" "+since(o.Since, now))
 	}
-	line := strings.Join(out, separator)
-	if turn := v.turn; turn != nil && turn.Partial && turn.Output.Len() > 0 {
-		body, _ := t.Blocks.Body(turn.Output.Items()[0])
-		if tail := columns - width(line) - width(separator) - 1; tail > 8 {
-			line += prefixed(separator+"…", lastWords(body, tail))
-		}
-	}
-	return cut(line, columns)
-}
-
-// lastWords returns the last words of a message that have room in so many columns.
-func lastWords(body string, columns int) string {
-	said := joinedParts(body)
-	said = Clean(said[max(0, len(said)-maxScan/2):])
-	for width(said) > columns {
-		_, said, _ = strings.Cut(said, " ")
-	}
-	return said
+	return cut(strings.Join(out, separator), columns)
 }

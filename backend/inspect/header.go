@@ -4,11 +4,11 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/backend/store/stats"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -54,20 +54,13 @@ func (r *renderer) header() {
 		d.field("forked", "from session "+Clean(f.Session), prefixed("at message ", Clean(f.Message)))
 	}
 	for i, f := range r.o.Forks {
-		if i == mostNamed {
+		if i == mostForks {
 			d.field("", "and "+plural(len(r.o.Forks)-i, "more fork"))
 			break
 		}
 		d.field("fork", "session "+Clean(f.ID), plural(int(f.Turns), "turn"), words(string(f.StatusAt(r.o.AsOf))))
 	}
-	if waiting := h.Waiting(); len(waiting) > 0 {
-		parts := []string{plural(len(waiting), "message") + " waiting"}
-		for _, m := range waiting[:min(len(waiting), mostNamed)] {
-			parts = append(parts, Clean(m.ID)+" since "+r.clock(m.Queued))
-		}
-		d.field("queue", parts...)
-	}
-	d.field("facts", r.facts())
+	d.field("queue", suffixed(some(len(h.Waiting()), "message"), " waiting"))
 	d.defects(s.Defects)
 }
 
@@ -110,24 +103,37 @@ func (r *renderer) counts() []string {
 		suffixed(some(n["input"], "input"), " denied"), some(n[session.KindCompaction], "compaction")}
 }
 
-// mostNamed bounds the forks and waiting messages that have a name in the header.
-const mostNamed = 8
+// mostForks bounds the forks that have a name in the header.
+const mostForks = 8
 
-// facts counts the facts of the session. It omits facts with a place of their own (title, archived, history, rules,
-// rows of the guide) and withdrawn ones.
-func (r *renderer) facts() string {
-	n := 0
-	elsewhere := []string{session.FactTitle, session.FactArchived, session.FactHidden, session.FactQueued,
-		session.FactCanceled, factRules}
-	for f, body := range facts(r.main) {
-		if !slices.Contains(elsewhere, f.Key) && body != "null" {
-			n++
+// costs sums up the costs of turns and compactions by currency: as reported, and as computed.
+func (r *renderer) costs() (out []string) {
+	sums, without := map[string]float64{}, 0
+	for n := range r.main.Walk() {
+		switch c := n.Compaction; {
+		case n.Run.Copied:
+		case c != nil && c.Cost != nil:
+			sums["reported "+c.Currency] += *c.Cost
+		case n.Kind() == session.KindTurn:
+			x := session.FiguresOfTurn("", n.Run, n.Turn)
+			if x.Cost.OK {
+				sums["reported "+x.Currency] += x.Cost.V
+			}
+			if r.o.Prices == nil || !x.Input.OK {
+				break
+			}
+			if amount, ok := r.o.Prices.Cost(&x); ok {
+				sums["computed "+stats.Currency] += amount
+			} else {
+				without++
+			}
 		}
 	}
-	if n == 0 {
-		return ""
+	for _, key := range slices.Backward(slices.Sorted(maps.Keys(sums))) {
+		of, currency, _ := strings.Cut(key, " ")
+		out = append(out, money(currency, sums[key])+" "+of)
 	}
-	return strconv.Itoa(n) + ", --output json has them"
+	return append(out, prefixed("no price for ", some(without, "turn")))
 }
 
 // subAgents counts the sessions of sub-agents that are shown, and their usage.

@@ -16,10 +16,22 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
+const day = 24 * time.Hour
+
+// durations are the forms of durations below a bound: the unit, and what of the rest is shown.
+var durations = []struct {
+	below, unit, rest time.Duration
+	form              string
+}{
+	{time.Millisecond, time.Microsecond, 0, "%dµs"}, {time.Second, time.Millisecond, 0, "%dms"},
+	{10 * time.Second, time.Second, 100 * time.Millisecond, "%d.%ds"}, {time.Minute, time.Second, 0, "%ds"},
+	{time.Hour, time.Minute, time.Second, "%dm%02ds"}, {day, time.Hour, time.Minute, "%dh%02dm"},
+	{100 * day, day, time.Hour, "%dd%02dh"}, {10_000 * day, day, 0, "%dd"},
+}
+
 // Duration returns d in at most six columns, seven when it is negative: 412µs, 159ms, 4.2s, 3m07s, 2h05m, 3d04h,
 // 400d, 27y.
 func Duration(d time.Duration) string {
-	const day = 24 * time.Hour
 	switch {
 	case d < 0:
 		return "-" + Duration(-max(d, -math.MaxInt64))
@@ -27,25 +39,17 @@ func Duration(d time.Duration) string {
 		return "0s"
 	case d < time.Microsecond:
 		return "<1µs"
-	case d < time.Millisecond:
-		return fmt.Sprintf("%dµs", d/time.Microsecond)
-	case d < time.Second:
-		return fmt.Sprintf("%dms", d/time.Millisecond)
-	case d < 10*time.Second:
-		return fmt.Sprintf("%d.%ds", d/time.Second, d%time.Second/(100*time.Millisecond))
-	case d < time.Minute:
-		return fmt.Sprintf("%ds", d/time.Second)
-	case d < time.Hour:
-		return fmt.Sprintf("%dm%02ds", d/time.Minute, d%time.Minute/time.Second)
-	case d < day:
-		return fmt.Sprintf("%dh%02dm", d/time.Hour, d%time.Hour/time.Minute)
-	case d < 100*day:
-		return fmt.Sprintf("%dd%02dh", d/day, d%day/time.Hour)
-	case d < 10_000*day:
-		return fmt.Sprintf("%dd", d/day)
-	default:
-		return fmt.Sprintf("%dy", d/(365*day))
 	}
+	for _, f := range durations {
+		switch {
+		case d >= f.below:
+		case f.rest > 0:
+			return fmt.Sprintf(f.form, d/f.unit, d%f.unit/f.rest)
+		default:
+			return fmt.Sprintf(f.form, d/f.unit)
+		}
+	}
+	return fmt.Sprintf("%dy", d/(365*day))
 }
 
 // inUnits returns n in the largest of units of a thousand, with two or three digits; exact below ten thousand.

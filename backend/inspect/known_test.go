@@ -105,8 +105,7 @@ run 1 · completed                                                      -       
 	}
 }
 
-// Of facts the head says those that are a word, and counts the rest; that the session was put away stands at its
-// status.
+// That the session was put away stands at its status.
 func TestFactsInTheHead(t *testing.T) {
 	blocks := &session.BlockSet{}
 	fact := func(subject, key, value string) session.Fact {
@@ -143,13 +142,11 @@ func TestFactsInTheHead(t *testing.T) {
 		return head
 	}
 	want := "status   idle · archived at 02:15:53.000 UTC · 0 runs · 0 turns · 0 tool calls"
-	if got := head(); !strings.Contains(got, want) ||
-		!strings.HasSuffix(got, "facts    4, --output json has them") ||
-		strings.Contains(got, "null") {
+	if got := head(); !strings.Contains(got, want) || strings.Contains(got, "null") {
 		t.Errorf("%s", got)
 	}
 	s.Facts = append(s.Facts[:2], fact("session", "archived_at", "null"))
-	if got := head(); strings.Contains(got, "archived") || !strings.HasSuffix(got, "facts    2, --output json has them") {
+	if got := head(); strings.Contains(got, "archived") {
 		t.Errorf("%s", got)
 	}
 }
@@ -180,35 +177,6 @@ func TestNothingSaid(t *testing.T) {
 	if got := last(); !strings.HasPrefix(got, "└─ turn 0") {
 		t.Errorf("captured, and nothing said: %q", got)
 	}
-	run.Span, turn.Span, run.Status = session.Span{
-		Known: spans.KnownLive,
-		Start: at(0),
-		Seen:  at(3),
-	}, session.Span{
-		Known: spans.KnownLive,
-		Start: at(1),
-		Seen:  at(3),
-	}, spans.RunStatusOpen
-	if got := last(); got != "No reply yet.\n" {
-		t.Errorf("live: %q", got)
-	}
-	tree = rewound()
-	var all []session.Fact
-	for _, id := range []string{"m0", "m1", "m2", "m3", "m4"} {
-		all = append(
-			all,
-			session.Fact{
-				Subject: session.SubjectMessage + id,
-				Key:     session.FactHidden,
-				At:      at(8000),
-				Value:   tree.Facts[0].Value,
-			},
-		)
-	}
-	tree.Facts = all
-	if got := last(); got != "What was said was rewound: --hidden shows it.\n" {
-		t.Errorf("rewound: %q", got)
-	}
 }
 
 // What need not be wrong is a note, and a run known from its children only is open in plain words.
@@ -219,7 +187,7 @@ func TestObservationsAreNotes(t *testing.T) {
 	s := &session.Session{ID: "s", Runs: []*session.Run{run}, Defects: []session.Defect{{Code: spans.DefectChildNotSeen}}}
 	out := render(t, session.Tree{Session: s}, inspect.Options{Width: 80})
 	if strings.Contains(out, "defect") || strings.Count(out, "note") != 2 ||
-		!strings.Contains(out, "its end was not seen yet") {
+		!strings.Contains(out, "no end yet") {
 		t.Error(out)
 	}
 }

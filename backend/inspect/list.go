@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"io"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/otelagent/otelagent/backend/foreign"
@@ -29,7 +27,6 @@ const idRoom = 40
 func List(w io.Writer, list []session.Summary, o Options) error {
 	d := newDrawer(w, o)
 	titled := slices.ContainsFunc(list, func(s session.Summary) bool { return s.Title != "" })
-	zone := listZone(list, o)
 	var cols []column
 	var cells []func(*session.Summary) string // of a column; an empty one is unknown
 	add := func(c column, cell func(*session.Summary) string) { cols, cells = append(cols, c), append(cells, cell) }
@@ -44,8 +41,11 @@ func List(w io.Writer, list []session.Summary, o Options) error {
 			return tokenCount(s.Usage.LowerBound, n(&s.Usage))
 		})
 	}
-	add(column{name: strings.TrimSuffix("LAST "+zone, " ")}, func(s *session.Summary) string {
-		return dim.of(when(s.Last, zone, o))
+	add(column{name: "LAST"}, func(s *session.Summary) string {
+		if !o.Now.IsZero() || !session.TimeKnown(s.Last) {
+			return dim.of(ago(s.Last, o.Now))
+		}
+		return dim.of(s.Last.In(cmp.Or(o.Location, time.UTC)).Format("2006-01-02 15:04"))
 	})
 	add(column{name: "STATUS"}, func(s *session.Summary) string {
 		text := words(string(s.Status))
@@ -102,8 +102,8 @@ func List(w io.Writer, list []session.Summary, o Options) error {
 		rows = append(rows, row)
 	}
 	giveWay = slices.DeleteFunc(giveWay, func(name string) bool { return slices.Contains(o.Columns, name) })
-	d.table(append([]column{{name: "SESSION", most: max(idRoom, d.width/3)}}, cols...), rows,
-		append(giveWay, cols[len(cols)-1].name)...)
+	cols = append([]column{{name: "SESSION", most: max(idRoom, d.width/3)}}, cols...)
+	d.table(cols, rows, append(giveWay, cols[len(cols)-1].name)...)
 	return d.err
 }
 
@@ -126,52 +126,18 @@ var sessionStyles = map[spans.SessionStatus]style{
 
 // shortIDs cuts ids to the shortest prefixes that differ, of at least eight characters.
 func shortIDs(list []session.Summary, whole bool) []string {
-	out := make([]string, len(list))
 	for n := 8; ; n += 4 {
-		seen := map[string]string{}
-		clash := false
+		out, seen := make([]string, len(list)), map[string]bool{}
 		for i, s := range list {
 			id := Clean(s.ID)
 			if !whole && id == s.ID {
 				id = prefix(id, n)
 			}
-			other, ok := seen[id]
-			clash = clash || ok && other != s.ID
-			seen[id] = s.ID
-			if out[i] = id; s.ID == "" {
-				out[i] = strconv.Quote("")
-			}
+			out[i] = cmp.Or(id, `""`)
+			seen[out[i]] = true
 		}
-		if !clash || whole || n > 256 {
+		if len(seen) == len(list) || whole || n > 256 {
 			return out
 		}
 	}
-}
-
-// listZone returns the zone of the times of day in a table; empty when the table has ages, or several zones.
-func listZone(list []session.Summary, o Options) string {
-	zone := ""
-	for _, s := range list {
-		if !session.TimeKnown(s.Last) || !o.Now.IsZero() {
-			continue
-		}
-		name, _ := s.Last.In(cmp.Or(o.Location, time.UTC)).Zone()
-		if zone != "" && zone != name {
-			return ""
-		}
-		zone = name
-	}
-	return zone
-}
-
-// when returns a time in a table with that zone in its head; empty for an unknown one.
-func when(t time.Time, zone string, o Options) string {
-	if !o.Now.IsZero() || !session.TimeKnown(t) {
-		return ago(t, o.Now)
-	}
-	layout := "2006-01-02 15:04"
-	if zone == "" {
-		layout += " MST"
-	}
-	return t.In(cmp.Or(o.Location, time.UTC)).Format(layout)
 }

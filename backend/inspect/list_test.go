@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-	_ "time/tzdata" // for machines without one
 
 	"github.com/otelagent/otelagent/backend/inspect"
 	"github.com/otelagent/otelagent/backend/session"
@@ -71,32 +70,5 @@ func TestList(t *testing.T) {
 			t.Fatal(err)
 		}
 		golden(t, c.golden, b.String())
-	}
-}
-
-// Times of day say in which zone they are.
-func TestListZone(t *testing.T) {
-	berlin, err := time.LoadLocation("Europe/Berlin")
-	if err != nil {
-		t.Fatal(err)
-	}
-	summer := session.Summary{Key: session.Key{ID: "a"}, Last: time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)}
-	winter := session.Summary{Key: session.Key{ID: "b"}, Last: at(0)}
-	for _, test := range []struct {
-		list []session.Summary
-		want []string
-	}{
-		{[]session.Summary{summer}, []string{"LAST CEST  ", "2026-07-01 14:00  "}},
-		{[]session.Summary{summer, winter}, []string{"LAST   ", "2026-07-01 14:00 CEST  ", "2026-11-21 03:15 CET   "}},
-	} {
-		var b strings.Builder
-		if err := inspect.List(&b, test.list, inspect.Options{Width: 80, Location: berlin}); err != nil {
-			t.Fatal(err)
-		}
-		for _, want := range test.want {
-			if !strings.Contains(b.String(), want) {
-				t.Errorf("no %q in\n%s", want, b.String())
-			}
-		}
 	}
 }

@@ -3,6 +3,7 @@ package inspect
 import (
 	"cmp"
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -135,20 +136,19 @@ func (v *View) Outline(mark int64, children []session.Summary, now time.Time) *O
 		p := place{v.tree, run, i + 1}
 		o.Runs = append(o.Runs, v.run(p, now))
 		for c := range run.Calls() {
-			if tools[c.Name] == nil {
-				tools[c.Name] = &OutlineTool{Name: c.Name}
-			}
-			switch t := tools[c.Name]; c.Outcome {
+			t := cmp.Or(tools[c.Name], &OutlineTool{Name: c.Name})
+			tools[c.Name] = t
+			t.Calls++
+			switch c.Outcome {
 			case spans.OutcomeError:
 				t.Failed++
 			case spans.OutcomeDenied:
 				t.Denied++
 			}
-			tools[c.Name].Calls++
 		}
 		o.Marks = append(o.Marks, marks(p.n, run.Compactions, run.Permissions, run.ToolCalls)...)
 		for _, c := range run.ToolCalls {
-			text := strings.TrimSpace(Clean(c.Name) + " " + string(c.Outcome))
+			text := joined(" ", Clean(c.Name), string(c.Outcome))
 			o.Marks = append(o.Marks, OutlineMark{Kind: "tool_call", Run: p.n, At: c.Start, Text: text})
 		}
 	}
@@ -164,23 +164,27 @@ func (v *View) Outline(mark int64, children []session.Summary, now time.Time) *O
 			}
 		}
 	}
-	for _, t := range tools {
-		o.Tools = append(o.Tools, *t)
-	}
 	o.Summary.Title = s.Title(v.tree.Blocks)
+	o.Tools = each(slices.Collect(maps.Values(tools)), func(t *OutlineTool) OutlineTool { return *t })
 	slices.SortFunc(o.Tools, func(a, b OutlineTool) int {
 		return cmp.Or(cmp.Compare(b.Calls, a.Calls), cmp.Compare(a.Name, b.Name))
 	})
 	o.Children = v.children(children, now)
 	if f := v.history.Fork; f != nil {
-		o.Fork = &OutlineFork{Session: f.Session, Message: f.Message, Run: v.numbers[f.Last]}
+		o.Fork = &OutlineFork{Fork: *f, Run: v.numbers[f.Last]}
 	}
-	for _, m := range v.history.Messages {
-		o.Messages = append(o.Messages, OutlineMessage{
-			ID: m.ID, Hidden: m.Hidden, Queued: m.Queued, Canceled: m.Canceled, Waiting: m.Waiting(), Run: v.numbers[m.Run],
-		})
-	}
+	o.Messages = each(v.history.Messages, func(m session.MessageState) OutlineMessage {
+		return OutlineMessage{m, m.Waiting(), v.numbers[m.Run]}
+	})
 	return o
+}
+
+// each returns what f makes of each element, nil of no elements.
+func each[T, U any](list []T, f func(T) U) (out []U) {
+	for _, e := range list {
+		out = append(out, f(e))
+	}
+	return out
 }
 
 // facts yields the facts of a session that count, except rows of the guide, with their values as far as they are there.
@@ -249,10 +253,7 @@ func (v *View) turn(i int, gone map[*session.Run]bool) OutlineTurn {
 		Messages: t.RequestMessages, Bytes: t.RequestBytes,
 		PromptChanged: t.promptChanged(), ToolsChanged: t.toolsChanged(), Live: t.Known == spans.KnownLive,
 		Hidden: !v.history.Hidden(t.Turn).IsZero(), Defects: len(t.defects),
-		Marks: marks(t.n, t.Compactions, t.Permissions, t.ToolCalls),
-	}
-	for _, c := range t.ToolCalls {
-		o.Calls = append(o.Calls, outlineCall(c))
+		Marks: marks(t.n, t.Compactions, t.Permissions, t.ToolCalls), Calls: each(t.ToolCalls, outlineCall),
 	}
 	if gone[t.run] {
 		freeze(&o.State)
@@ -281,9 +282,7 @@ func marks(n int, compactions []*session.Compaction, permissions []*session.Perm
 	calls []*session.ToolCall) []OutlineMark {
 	var out []OutlineMark
 	for _, c := range compactions {
-		applied := map[bool]string{true: "not applied"}[c.Applied != nil && !*c.Applied]
-		text := joined(separator, Clean(string(c.Kind)), fromTo(c.MessagesBefore, c.MessagesAfter, "message"),
-			fromTo(c.InputTokens, c.OutputTokens, "token"), used(c.Usage), Clean(c.Trigger), applied)
+		text := joined(separator, compactionWords(c)...)
 		out = append(out, OutlineMark{Kind: "compaction", Run: n, At: c.Start, Text: text})
 	}
 	permissions = slices.Clone(permissions)

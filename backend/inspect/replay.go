@@ -142,12 +142,11 @@ func outcome(d *drawer, name string, a *replay.Answer) {
 	if a == nil {
 		return
 	}
-	var tokens string
-	if u := a.Usage; u != nil {
-		tokens = fmt.Sprintf("tokens: in %s (read %s, written %s), out %s (reasoning %s)",
-			exact(u.Input), exact(u.CacheRead), exact(u.CacheWrite), exact(u.Output), exact(u.Reasoning))
+	var tokens []string
+	if a.Usage != nil {
+		tokens = usageWords(*a.Usage)
 	}
-	d.field(name, Clean(a.StopReason), tokens)
+	d.field(name, append([]string{Clean(a.StopReason)}, tokens...)...)
 }
 
 // lines draws a text as its lines, with the blanks in them.
@@ -216,20 +215,17 @@ func (t *ToolReplay) Text(w io.Writer, o Options) error {
 	} else {
 		d.field("input", "missing")
 	}
-	result := func(name string, r *ToolResult) {
-		if r == nil {
+	for i, r := range []*ToolResult{t.Recorded, t.Run} {
+		name := []string{"result", "run"}[i]
+		switch {
+		case r != nil:
+			d.field(name, map[bool]string{false: "ok", true: "error"}[r.Error])
+			lines(d, plainText, r.Text)
+		case i == 0:
 			d.field(name, "missing")
-			return
 		}
-		d.field(name, map[bool]string{false: "ok", true: "error"}[r.Error])
-		lines(d, plainText, r.Text)
 	}
-	result("result", t.Recorded)
-	if t.Run == nil {
-		return d.err
-	}
-	result("run", t.Run)
-	if t.Recorded != nil {
+	if t.Recorded != nil && t.Run != nil {
 		d.field("diff", map[bool]string{false: "another result", true: "the same result"}[t.Same])
 		unified(d, t.Diff)
 	}

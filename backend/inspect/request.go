@@ -118,19 +118,14 @@ type MissingPart struct {
 
 // String names the part, and why it is not there.
 func (m MissingPart) String() string {
-	what := Clean(m.Part)
+	what := cmp.Or(map[string]string{"rest": "parameters"}[m.Part], Clean(m.Part))
+	if m.Part == "message" || m.Part == "provenance" {
+		what += " " + strconv.Itoa(m.Position)
+	}
+	what += suffixed(prefixed(" (block ", Clean(m.Block)), ")")
 	switch {
 	case m.Part == "message" && m.Position < 0:
 		return "the list of messages did not arrive"
-	case m.Part == "message" || m.Part == "provenance":
-		what += " " + strconv.Itoa(m.Position)
-	case m.Part == "rest":
-		what = "parameters"
-	}
-	if m.Block != "" {
-		what += " (block " + Clean(m.Block) + ")"
-	}
-	switch {
 	case !m.Withheld:
 		return what + " did not arrive"
 	case m.Have > 0:
@@ -155,13 +150,10 @@ func NewRequest(t session.Tree, run *session.Run, turn *session.Turn, q *session
 		sum := sha256.Sum256(p.Bytes)
 		r.Bytes, r.SHA256 = int64(len(p.Bytes)), hex.EncodeToString(sum[:])
 	}
-	for _, m := range p.Missing {
-		part := MissingPart{MissingPart: m}
-		if text, size, ok := t.Blocks.Cut(session.Ref{Block: m.Block}); ok && m.Withheld {
-			part.Bytes, part.Have = size, int64(len(text))
-		}
-		r.Missing = append(r.Missing, part)
-	}
+	r.Missing = each(p.Missing, func(m session.MissingPart) MissingPart {
+		text, size, _ := t.Blocks.Cut(session.Ref{Block: m.Block})
+		return MissingPart{m, size, int64(len(text))}
+	})
 	for n := range t.Walk() {
 		r.redactor = r.redactor || n.Span().Redacted > 0
 	}
@@ -181,9 +173,8 @@ func (r *Request) missingMessages() {
 		if p.State == "" {
 			continue
 		}
-		m := MissingPart{Bytes: p.Bytes, Have: int64(len(p.text))}
-		m.Part, m.Position, m.Block, m.Withheld = "message", *p.Index, p.Block, p.State != StateMissing
-		r.Missing = append(r.Missing, m)
+		m := session.MissingPart{Part: "message", Position: *p.Index, Block: p.Block, Withheld: p.State != StateMissing}
+		r.Missing = append(r.Missing, MissingPart{m, p.Bytes, int64(len(p.text))})
 	}
 }
 
@@ -285,22 +276,21 @@ func source(m *session.Message) string {
 
 // state says whether a part is new, and what is not there.
 func (p *RequestPart) state(capture spans.Capture) string {
-	var out []string
-	st := plainText
-	switch {
-	case p.New == nil:
-	case *p.New:
-		out = append(out, "new")
-	default:
-		out, st = append(out, "seen before"), dim
+	isNew, state, redacted, st := "", p.State, "", plainText
+	if p.New != nil {
+		isNew = map[bool]string{true: "new", false: "seen before"}[*p.New]
+		st = map[bool]style{false: dim}[*p.New]
 	}
-	if p.State != "" && (p.State != StateWithheld || capture != spans.CaptureDigests) { // digests withhold all
-		out, st = append(out, p.State), yellow
+	if state == StateWithheld && capture == spans.CaptureDigests { // digests withhold all
+		state = ""
 	}
 	if p.Redacted {
-		out, st = append(out, "redacted"), yellow
+		redacted = "redacted"
 	}
-	return st.of(strings.Join(out, ", "))
+	if state+redacted != "" {
+		st = yellow
+	}
+	return st.of(joined(", ", isNew, state, redacted))
 }
 
 // Provenance writes a request as a table: the system prompt, the tools, the other parameters, then one line a
@@ -344,25 +334,29 @@ func (r *Request) header(d *drawer) {
 	if r.Attempts > 1 || r.Attempt > 0 {
 		attempt = fmt.Sprintf("attempt %d (%d in all)", r.Attempt, r.Attempts)
 	}
-	whole := ""
+	d.field("request", fmt.Sprintf("run %d", r.RunNumber), fmt.Sprintf("turn %d", r.Turn), attempt, Clean(r.Model),
+		Clean(r.Provider))
+	size, whole := exact(r.Bytes)+" bytes", ""
 	switch {
 	case r.Exact:
 		whole = "byte for byte"
+	case r.Payload.Bytes == nil && r.Stated > 0:
+		size, whole = exact(r.Stated)+" bytes when the loop emitted it", "not whole"
 	case r.Payload.Bytes == nil:
-		whole = "not whole"
-	}
-	d.field("request", fmt.Sprintf("run %d", r.RunNumber), fmt.Sprintf("turn %d", r.Turn), attempt, Clean(r.Model),
-		Clean(r.Provider))
-	size := ""
-	if r.Payload.Bytes != nil {
-		size = exact(r.Bytes) + " bytes"
-	} else if r.Stated > 0 {
-		size = exact(r.Stated) + " bytes when the loop emitted it"
+		size, whole = "", "not whole"
 	}
 	d.field("size", plural(int(r.Count), "message"), size, whole)
 	d.field("sha256", r.SHA256)
-	for _, note := range r.notes() {
-		d.field("note", note)
+	if r.Capture == spans.CaptureDigests {
+		d.field("note", "captured as digests: sizes and hashes, no content")
+	}
+	d.field("note", r.Note())
+	if r.Misaligned {
+		d.field("note", "the producer gave another number of provenances than messages; none is aligned by guess, "+
+			"and what it gave stands in the parameters")
+	}
+	if n := int64(len(r.Messages)); r.request.Messages != nil && n < r.Count {
+		d.field("note", fmt.Sprintf("of %d messages the last %d are known", r.Count, n))
 	}
 	if r.Capture != spans.CaptureDigests {
 		d.missing(r.Missing)
@@ -387,25 +381,6 @@ func (d *drawer) defects(list []session.Defect) {
 	for _, f := range findings(list) {
 		d.field(map[bool]string{true: "note", false: "defect"}[f.Observation], f.Text)
 	}
-}
-
-// notes returns properties of a request that are no damage.
-func (r *Request) notes() []string {
-	var out []string
-	if r.Capture == spans.CaptureDigests {
-		out = append(out, "captured as digests: sizes and hashes, no content")
-	}
-	if note := r.Note(); note != "" {
-		out = append(out, note)
-	}
-	if r.Misaligned {
-		out = append(out, "the producer gave another number of provenances than messages; none is aligned by guess, "+
-			"and what it gave stands in the parameters")
-	}
-	if n := int64(len(r.Messages)); r.request.Messages != nil && n < r.Count {
-		out = append(out, fmt.Sprintf("of %d messages the last %d are known", r.Count, n))
-	}
-	return out
 }
 
 // Note says how the payload differs from the bytes of the loop; empty where it does not, and where there is none.

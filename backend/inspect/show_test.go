@@ -165,7 +165,7 @@ func TestHidden(t *testing.T) {
 	tree := rewound()
 	o := inspect.Options{Width: 80}
 	got := render(t, tree, o)
-	for _, want := range []string{"↶ turns 1 to 2: rewound at 02:16:01.000 UTC, shown with --hidden",
+	for _, want := range []string{"rewound 2 turns not shown; --hidden shows what was rewound",
 		"run 2 · completed · rewound at 02:16:01.000 UTC", "1 turn not shown", "keep", "stays"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)

@@ -16,7 +16,7 @@ import (
 // Stats writes statistics: totals, a histogram of each measure, or of each group a line a measure; tools, compactions,
 // permission evaluations, and models without a price. Colour adds nothing.
 func Stats(w io.Writer, r *stats.Report, o Options) error {
-	d := &statsDrawer{newDrawer(w, o)}
+	d := newDrawer(w, o)
 	d.width = min(d.width, 120)
 	d.totals(&r.Total)
 	if r.By == "" {
@@ -32,8 +32,6 @@ func Stats(w io.Writer, r *stats.Report, o Options) error {
 	d.noPrice(r.NoPrice)
 	return d.err
 }
-
-type statsDrawer struct{ *drawer }
 
 // A measure is one property of turns or tool calls.
 type measure struct {
@@ -64,7 +62,7 @@ func quantiles(x *stats.Dist, show func(int64) string) []string {
 	return []string{show(x.P50), show(x.P90), show(x.P99), show(x.Max)}
 }
 
-func (d *statsDrawer) totals(g *stats.Group) {
+func (d *drawer) totals(g *stats.Group) {
 	sum := func(x *stats.Dist, what string) string { return suffixed(spent(g.LowerBound, x), " "+what) }
 	turns := plural(int(g.Turns), "turn") + prefixed(" in ", some(int(g.Sessions), "session"))
 	d.field("turns", turns, count(g.Utility, "of them utility calls"), failures(g), count(g.Retries, "retried attempts"),
@@ -136,7 +134,7 @@ func outcomes(m map[string]int64) []string {
 // measured reports whether a measure says anything.
 func measured(x *stats.Dist) bool { return x != nil && (x.Max != 0 || x.Min != 0) }
 
-func (d *statsDrawer) histograms(g *stats.Group) {
+func (d *drawer) histograms(g *stats.Group) {
 	for _, m := range measures {
 		x := m.dist(g)
 		if !measured(x) {
@@ -144,13 +142,10 @@ func (d *statsDrawer) histograms(g *stats.Group) {
 		}
 		d.line()
 		q := quantiles(x, m.show)
-		text := "p50 " + q[0] + "  p90 " + q[1] + "  p99 " + q[2] + "  max " + q[3]
-		head := bold.of(padRight(m.name, 13)) + dim.of(m.unit)
-		if width(head)+2+width(text) > d.width { // on a line of its own
-			d.line(head)
-			head = ""
+		parts := []string{bold.of(m.name) + dim.of(" "+m.unit), "p50 " + q[0], "p90 " + q[1], "p99 " + q[2], "max " + q[3]}
+		for _, line := range flow(parts, d.width, d.width, 1) {
+			d.line(line)
 		}
-		d.line(head, padLeft(cut(text, d.width), d.width-width(head)))
 		d.bars(x, m.show)
 	}
 }
@@ -158,8 +153,8 @@ func (d *statsDrawer) histograms(g *stats.Group) {
 // maxBuckets bounds the bars of a histogram. Its first one has all smaller values, but for zeros.
 const maxBuckets = 10
 
-// bars draws a histogram, a bar a bucket. Of empty buckets that follow each other it draws one as dots.
-func (d *statsDrawer) bars(x *stats.Dist, show func(int64) string) {
+// bars draws a histogram, a bar a bucket, and of empty buckets that follow each other the first.
+func (d *drawer) bars(x *stats.Dist, show func(int64) string) {
 	list := slices.Clone(x.Buckets)
 	low := 0
 	if len(list) > 0 && list[0].Le == 0 {
@@ -176,16 +171,13 @@ func (d *statsDrawer) bars(x *stats.Dist, show func(int64) string) {
 	const label = 11
 	room := float64(d.width - label - digits - 3)
 	for i, b := range list {
-		switch {
-		case b.N > 0:
-			bar := strings.Repeat("█", max(1, int(float64(b.N)/float64(most)*room)))
-			d.line(dim.of(padLeft("≤ "+show(b.Le), label)), "  ", cyan.of(bar), " ", Count(b.N))
-		case i > 0 && list[i-1].N == 0: // drawn
-		case i+1 < len(list) && list[i+1].N == 0:
-			d.line(dim.of(padLeft("⋮", label)))
-		default:
-			d.line(dim.of(padLeft("≤ "+show(b.Le), label)), "  0")
+		name, bar := dim.of(padLeft("≤ "+show(b.Le), label)), ""
+		if b.N > 0 {
+			bar = strings.Repeat("█", max(1, int(float64(b.N)/float64(most)*room))) + " "
+		} else if i > 0 && list[i-1].N == 0 {
+			continue
 		}
+		d.line(name, "  ", cyan.of(bar), Count(b.N))
 	}
 }
 
@@ -197,7 +189,7 @@ const (
 )
 
 // groups draws each group with a line a measure.
-func (d *statsDrawer) groups(r *stats.Report) {
+func (d *drawer) groups(r *stats.Report) {
 	for i := range r.Groups[:min(len(r.Groups), maxGroups)] {
 		g := &r.Groups[i]
 		d.line()
@@ -206,18 +198,17 @@ func (d *statsDrawer) groups(r *stats.Report) {
 		if r.By == stats.ByTool {
 			parts = append(parts, outcomes(g.ToolOutcomes)...)
 		}
-		for i, line := range flow(append(append(parts, cacheRate(g)), costs(g)...), d.width, d.width-2, 1) {
-			d.line(strings.Repeat("  ", min(i, 1)), line)
+		for _, line := range flow(append(append(parts, cacheRate(g)), costs(g)...), d.width, d.width, 1) {
+			d.line(line)
 		}
 		var rows [][]string
 		for _, m := range measures {
 			if x := m.dist(g); measured(x) {
-				rows = append(rows, append([]string{"", padRight(m.name, 12), Count(x.N)}, quantiles(x, m.show)...))
+				rows = append(rows, append([]string{padRight(m.name, 12), Count(x.N)}, quantiles(x, m.show)...))
 			}
 		}
 		if len(rows) > 0 {
-			cols := append([]column{{}, {}}, numbers("n", "p50", "p90", "p99", "max")...)
-			d.table(cols, rows, "p90", "p99")
+			d.table(append([]column{{}}, numbers("n", "p50", "p90", "p99", "max")...), rows, "p90", "p99")
 		}
 	}
 	d.more(len(r.Groups)-maxGroups, "group")
@@ -225,31 +216,26 @@ func (d *statsDrawer) groups(r *stats.Report) {
 
 // numbers are columns of numbers.
 func numbers(names ...string) []column {
-	var out []column
-	for _, name := range names {
-		out = append(out, column{name: name, right: true})
-	}
-	return out
+	return each(names, func(name string) column { return column{name: name, right: true} })
 }
 
-func (d *statsDrawer) tools(l []stats.Tool) {
-	var rows [][]string
-	for _, t := range l[:min(len(l), maxTools)] {
-		outcomes := strings.Join(outcomes(t.Outcomes), ", ")
+func (d *drawer) tools(l []stats.Tool) {
+	rows := each(l[:min(len(l), maxTools)], func(t stats.Tool) []string {
+		st := plainText
 		if t.Outcomes[string(spans.OutcomeError)] > 0 {
-			outcomes = red.of(outcomes)
+			st = red
 		}
 		row := append([]string{bold.of(cmp.Or(Clean(t.Name), "(unknown)")), Count(t.Calls)},
 			quantiles(t.Duration, showDuration)...)
-		rows = append(rows, append(row, outcomes))
-	}
+		return append(row, st.of(strings.Join(outcomes(t.Outcomes), ", ")))
+	})
 	cols := append([]column{{name: "TOOL", most: min(28, d.width/3)}}, numbers("CALLS", "P50", "P90", "P99", "MAX")...)
 	d.section(append(cols, column{name: "OUTCOMES", flex: true}), rows, "P90", "MAX", "P50", "P99")
 	d.more(len(l)-maxTools, "tool")
 }
 
 // section draws a table behind a blank line; nothing where it has no rows.
-func (d *statsDrawer) section(cols []column, rows [][]string, giveWay ...string) {
+func (d *drawer) section(cols []column, rows [][]string, giveWay ...string) {
 	if len(rows) > 0 {
 		d.line()
 		d.table(cols, rows, giveWay...)
@@ -257,7 +243,7 @@ func (d *statsDrawer) section(cols []column, rows [][]string, giveWay ...string)
 }
 
 // more says how many further groups or tools there are.
-func (d *statsDrawer) more(n int, what string) {
+func (d *drawer) more(n int, what string) {
 	if n > 0 {
 		d.line(dim.of("and " + plural(n, what) + " more (in --output json)"))
 	}
@@ -271,41 +257,29 @@ func spent(lowerBound bool, x *stats.Dist) string {
 	return tokenCount(lowerBound, x.Sum)
 }
 
-func (d *statsDrawer) compactions(l []stats.Compaction) {
-	cols := append([]column{{name: "COMPACTION", most: 10}}, numbers("N", "TOKENS BEFORE", "AFTER")...)
-	used := slices.ContainsFunc(l, func(c stats.Compaction) bool { return c.UsedInput != nil })
-	if used {
-		cols = append(cols, numbers("USED IN", "OUT")...)
-	}
-	var rows [][]string
-	for _, c := range l {
-		row := []string{bold.of(cmp.Or(words(c.Kind), "(unknown)")), Count(c.N), quantiles(c.Before, Count)[0],
-			quantiles(c.After, Count)[0]}
-		if used {
-			row = append(row, spent(c.LowerBound, c.UsedInput), spent(c.LowerBound, c.UsedOutput))
-		}
-		rows = append(rows, append(row, words(c.Trigger)))
-	}
-	d.section(append(cols, column{name: "TRIGGER", flex: true}), rows, "AFTER", "TOKENS BEFORE")
+func (d *drawer) compactions(l []stats.Compaction) {
+	cols := append([]column{{name: "COMPACTION", most: 10}}, numbers("N", "TOKENS BEFORE", "AFTER", "USED IN", "OUT")...)
+	d.section(append(cols, column{name: "TRIGGER", flex: true}), each(l, func(c stats.Compaction) []string {
+		return []string{bold.of(cmp.Or(words(c.Kind), "(unknown)")), Count(c.N), quantiles(c.Before, Count)[0],
+			quantiles(c.After, Count)[0], spent(c.LowerBound, c.UsedInput), spent(c.LowerBound, c.UsedOutput),
+			words(c.Trigger)}
+	}), "OUT", "USED IN", "AFTER", "TOKENS BEFORE")
 }
 
-func (d *statsDrawer) permissions(l []stats.Permission) {
-	var rows [][]string
-	for _, q := range l {
-		waited := quantiles(q.Wait, showDuration)
-		rows = append(rows, []string{decisionStyle(spans.Action(q.Action)).of(cmp.Or(words(q.Action), "(unknown)")),
-			Count(q.N), waited[0], waited[3], words(q.Source)})
-	}
+func (d *drawer) permissions(l []stats.Permission) {
 	cols := append([]column{{name: "PERMISSION", most: 10}}, numbers("N", "WAITED P50", "MAX")...)
-	d.section(append(cols, column{name: "SOURCE", flex: true}), rows, "MAX", "WAITED P50")
+	d.section(append(cols, column{name: "SOURCE", flex: true}), each(l, func(q stats.Permission) []string {
+		waited := quantiles(q.Wait, showDuration)
+		return []string{decisionStyle(spans.Action(q.Action)).of(cmp.Or(words(q.Action), "(unknown)")),
+			Count(q.N), waited[0], waited[3], words(q.Source)}
+	}), "MAX", "WAITED P50")
 }
 
-func (d *statsDrawer) noPrice(l []stats.NoPrice) {
-	var parts []string
-	for _, m := range l[:min(len(l), maxModels)] {
+func (d *drawer) noPrice(l []stats.NoPrice) {
+	parts := each(l[:min(len(l), maxModels)], func(m stats.NoPrice) string {
 		name := suffixed(Clean(m.Provider), "/") + Clean(cmp.Or(m.Model, "(unknown)"))
-		parts = append(parts, name+" ("+plural(int(m.Turns), "turn")+")")
-	}
+		return name + among(plural(int(m.Turns), "turn"))
+	})
 	if more := len(l) - maxModels; more > 0 {
 		parts = append(parts, plural(more, "model")+" more")
 	}

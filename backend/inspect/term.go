@@ -2,7 +2,6 @@ package inspect
 
 import (
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/charmbracelet/x/ansi"
@@ -141,71 +140,58 @@ type column struct {
 	name  string
 	right bool // aligned to the right
 	most  int  // width at most; 0: any
-	flex  bool // it takes the room that the others leave
+	flex  bool // it is cut where there is no room for all
 }
 
 // leastFlex is the width of a flexible column for which others give way.
 const leastFlex = 16
 
-// table draws a head and rows of styled cells. It omits the columns of giveWay, in that order, until the others have
-// room.
+// table draws a head and rows of styled cells. It omits empty columns, and those of giveWay, in that order, until the
+// others have room.
 func (d *drawer) table(cols []column, rows [][]string, giveWay ...string) {
-	widths := make([]int, len(cols))
+	widths, head, flex := make([]int, len(cols)), make([]string, len(cols)), 0
 	for c, col := range cols {
-		widths[c] = width(col.name)
+		head[c], widths[c] = dim.of(col.name), width(col.name)
 		for _, row := range rows {
 			if col.most > 0 {
 				row[c] = cut(row[c], max(col.most, width(col.name)))
 			}
 			widths[c] = max(widths[c], width(row[c]))
 		}
-	}
-	gone := map[string]bool{}
-	room := func(flex int) int { // that the columns leave, with so much for a flexible one
-		left := d.width
-		for c, col := range cols {
-			switch {
-			case gone[col.name] && col.name != "":
-			case col.flex:
-				left -= max(width(col.name), min(widths[c], flex))
-			default:
-				left -= widths[c] + 2
-			}
+		if col.flex {
+			flex = c
 		}
-		return left
+	}
+	over := func() int { // columns that there is no room for
+		n := -2 - d.width
+		for _, w := range widths {
+			n += w + min(2*w, 2)
+		}
+		return n
 	}
 	for _, name := range giveWay {
-		flex := leastFlex
-		if slices.ContainsFunc(cols, func(c column) bool { return c.name == name && c.flex }) {
-			flex = 0
+		for c := range cols {
+			if cols[c].name == name && over() > max(0, widths[flex]-leastFlex) {
+				widths[c] = 0
+			}
 		}
-		gone[name] = room(flex) < 0
 	}
-	row := func(st style, cells []string) {
-		line, used := "", 0
+	if n := over(); n > 0 && cols[flex].flex {
+		widths[flex] = max(widths[flex]-n, 0)
+	}
+	for _, row := range append([][]string{head}, rows...) {
+		line, left := "", d.width
 		for c, col := range cols {
-			if gone[col.name] && col.name != "" {
+			w := min(widths[c], left)
+			if w <= 0 {
 				continue
 			}
-			w := widths[c]
-			if col.flex {
-				w = min(w, max(width(col.name)+room(0), 10))
-			}
-			w = min(w, d.width-used)
-			text := st.of(cut(cells[c], w))
+			text := cut(row[c], w)
 			if col.right {
 				text = padLeft(text, w)
 			}
-			line, used = line+padRight(text, w)+"  ", used+w+2
+			line, left = line+padRight(text, w)+"  ", left-w-2
 		}
 		d.line(line)
-	}
-	var names []string
-	for _, col := range cols {
-		names = append(names, col.name)
-	}
-	row(dim, names)
-	for _, cells := range rows {
-		row(plainText, cells)
 	}
 }

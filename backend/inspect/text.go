@@ -56,58 +56,42 @@ func Text(w io.Writer, t session.Tree, o Options) error {
 		}
 		d.node(n, "", "")
 	}
-	r.footer(len(roots) > 0)
+	r.footer()
 	return d.err
 }
 
 func newRenderer(t session.Tree, o Options) *renderer {
 	o.Location = cmp.Or(o.Location, time.UTC)
-	r := &renderer{index: newIndex(t, o.Related), o: o, placed: map[*session.Run]bool{}}
-	if t.StartKnown() {
-		r.zero = t.Start
-	}
-	return r
+	return &renderer{index: newIndex(t, o.Related), o: o,
+		drawn: &drawn{placed: map[*session.Run]bool{}, shown: map[string]string{}}}
 }
 
 type renderer struct {
 	*index
-	o      Options
-	d      *treeDrawer
-	m      *docs // of the session that is being built
-	placed map[*session.Run]bool
-	model  string // of the run that is being built, which its turns need not repeat
-	// system and shownRules were shown last and are not repeated.
-	system, shownRules string
-	zero               time.Time     // time 0 of the column "at"
-	lasted             time.Duration // of the run that is being built; 0 where it is unknown
-	bounds             bool          // some time shown is only a bound
-	said               bool          // some content was shown
-	hid                bool          // something that was rewound is not shown
-	log                bool          // for a Follower
-	over               bool          // the run that is being built gets no more data
-	stopped            bool          // the run that is being built is not open
+	*drawn
+	o       Options
+	d       *treeDrawer
+	m       *docs  // of the session that is being built
+	model   string // of the run that is being built, which its turns need not repeat
+	log     bool   // for a Follower
+	over    bool   // the run that is being built gets no more data
+	stopped bool   // the run that is being built is not open
 }
 
-// roots builds the nodes of runs and groups that nothing spawned.
+// drawn is what was drawn so far.
+type drawn struct {
+	placed map[*session.Run]bool
+	shown  map[string]string // the last system prompt and rules of a session, which are not repeated
+	bounds bool              // some time shown is only a bound
+	said   bool              // some content was shown
+}
+
+// roots builds the nodes of runs that nothing spawned, then of those that claim each other.
 func (r *renderer) roots() (roots []*node) {
-	for i, run := range r.main.Runs {
-		switch g := r.group(run); {
-		case r.o.Run != nil && run != r.o.Run, r.placed[run]:
-		case r.o.Run == nil && r.spawned(run):
-		case r.o.Run == nil && g != nil:
-			roots = append(roots, r.groupNode(g))
-		default:
-			roots = append(roots, r.run(place{r.main, run, i + 1}))
-		}
-	}
-	if r.o.Run == nil {
-		for _, g := range r.main.Groups {
-			if len(r.members(g)) == 0 {
-				roots = append(roots, r.groupNode(g))
-			}
-		}
-		for i, run := range r.main.Runs { // whatever claims each other
-			if !r.placed[run] {
+	for _, all := range []bool{false, true} {
+		for i, run := range r.main.Runs {
+			wanted := run == r.o.Run || r.o.Run == nil && (all || !r.spawned(run))
+			if wanted && !r.placed[run] {
 				roots = append(roots, r.run(place{r.main, run, i + 1}))
 			}
 		}
@@ -116,18 +100,27 @@ func (r *renderer) roots() (roots []*node) {
 }
 
 // footer explains signs of the output, and how to see what is not shown.
-func (r *renderer) footer(shown bool) {
+func (r *renderer) footer() {
 	var notes []string
 	if r.bounds {
 		notes = append(notes, "~ estimated from the times around it: the loop states none for this")
 	}
-	if shown && r.main.Blocks != nil && !r.said {
-		notes = append(notes, r.unsaid())
+	captured := func(p place) bool {
+		return p.run.Capture != spans.CaptureNone && p.run.Capture != spans.CaptureDigests
 	}
-	if r.said && r.d.cutAt != "" && r.o.Turn == nil {
-		notes = append(notes, "… cut here: a turn alone is whole, such as", r.d.cutAt)
+	if len(r.runs) > 0 && !r.said && !slices.ContainsFunc(r.runs, captured) {
+		notes = append(notes,
+			"No word of what was said is here: it was not captured. `send --capture content` and WithCapture do.")
 	}
-	notes = slices.DeleteFunc(notes, func(note string) bool { return note == "" })
+	if r.said && r.d.cut && r.o.Turn == nil {
+		notes = append(notes, "… cut here: a turn alone is whole, such as")
+		for _, p := range r.runs {
+			if len(p.run.Turns) > 0 {
+				notes = append(notes, Clean(p.turnAddress(p.run.Turns[0])))
+				break
+			}
+		}
+	}
 	if len(notes) > 0 {
 		r.d.line()
 	}
@@ -136,30 +129,6 @@ func (r *renderer) footer(shown bool) {
 			r.d.line(dim.of(line))
 		}
 	}
-}
-
-// unsaid returns why there is no content.
-func (r *renderer) unsaid() string {
-	captures, live := map[spans.Capture]bool{}, false
-	for _, p := range r.runs {
-		if r.o.Run != nil && p.run != r.o.Run {
-			continue
-		}
-		captures[p.run.Capture] = true
-		for _, t := range p.run.Turns {
-			captures[t.Capture] = true
-			live = live || t.Known == spans.KnownLive && p.run.StatusAt(r.o.AsOf) == spans.RunStatusOpen
-		}
-	}
-	switch {
-	case !captures[spans.CaptureContent] && (captures[spans.CaptureNone] || captures[spans.CaptureDigests]):
-		return "No word of what was said is here: it was not captured. `send --capture content` and WithCapture do."
-	case r.hid:
-		return "What was said was rewound: --hidden shows it."
-	case live:
-		return "No reply yet."
-	}
-	return ""
 }
 
 // ShellWords returns words for a shell, quoted where that needs it. Control characters stay as they are.
@@ -180,24 +149,19 @@ func ShellWords(words ...string) string {
 // cols returns the times of a span by the names of columns.
 func (r *renderer) cols(s session.Span) map[string]string {
 	value := map[string]string{}
-	if s.StartKnown() && !r.zero.IsZero() {
-		value["at"] = Duration(s.Start.Sub(r.zero))
-		if !s.Start.Before(r.zero) {
+	if s.StartKnown() && r.main.StartKnown() {
+		value["at"] = Duration(s.Start.Sub(r.main.Start))
+		if !s.Start.Before(r.main.Start) {
 			value["at"] = "+" + value["at"]
 		}
 	}
-	t := ""
 	if s.StartKnown() && s.EndKnown() {
-		t = took(s.Start, s.End)
+		value["took"] = took(s.Start, s.End)
 	}
 	if s.StartSource == spans.TimeSourceBound || s.EndSource == spans.TimeSourceBound {
-		if r.lasted > 0 && s.End.Sub(s.Start) > r.lasted {
-			t = "" // the bounds are so wide that they say nothing
-		}
-		t = prefixed("~", t)
-		r.bounds = r.bounds || t != ""
+		value["took"] = prefixed("~", value["took"])
+		r.bounds = r.bounds || value["took"] != ""
 	}
-	value["took"] = t
 	return value
 }
 

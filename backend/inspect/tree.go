@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"io"
 	"slices"
 	"strings"
@@ -11,31 +12,28 @@ import (
 	"github.com/otelagent/otelagent/backend/session"
 )
 
-// node is a line with columns, and the items below it.
+// node is a line with columns, the texts that belong to it, and the nodes below it.
 type node struct {
 	head  []string          // parts of the line
-	cols  map[string]string // by the name of the column; nil: the line has the whole width
-	items []item
-	addr  string // of a turn, what `show` shows it alone by
+	cols  map[string]string // by the name of the column
+	texts []*text
+	kids  []*node
 	span  session.Span
 
-	// For the log of a Follower: the run of a node and the parts of the line at its beginning, else a name among the
-	// nodes of its parent.
-	run   *session.Run
-	begin []string
-	id    string
-	call  string    // a tool call in a few words
-	over  bool      // and at is when it was over
-	at    time.Time // zero: unknown
+	// For the log of a Follower: the run of a node, else a name among the nodes of its parent.
+	run  *session.Run
+	id   string
+	call string    // a tool call in a few words
+	over bool      // and at is when it was over
+	at   time.Time // zero: unknown
 }
 
-// item is either a branch or a line of text under a node.
-type item struct {
-	branch *node
-	label  string // of a line of text
-	style  style  // of the label
-	text   string
-	lines  int // over how many lines it may go; it is cut behind the last
+// text is a text with a label.
+type text struct {
+	label string
+	style style // of the label
+	text  string
+	lines int // over how many lines it may go; it is cut behind the last
 
 	// For the log: the name of a line that it has, and its time; or that it stands in the line at the end of the node.
 	id  string
@@ -50,19 +48,21 @@ func (n *node) part(st style, text string) {
 	}
 }
 
-// wrapped is line for a text that people should read whole.
-func (n *node) wrapped(label string, st style, text string) *item {
-	return n.text(label, st, text, maxWrap)
+// wrapped is line for a text that people should read whole. It adds no empty text.
+func (n *node) wrapped(label string, st style, s string) *text {
+	if s == "" {
+		return &text{}
+	}
+	return n.text(label, st, s, maxWrap)
 }
 
-func (n *node) line(label string, st style, text string) *item { return n.text(label, st, text, 1) }
+func (n *node) line(label string, st style, s string) { n.text(label, st, s, 1) }
 
-func (n *node) text(label string, st style, text string, lines int) *item {
-	n.items = append(n.items, item{label: label, style: st, text: text, lines: lines})
-	return &n.items[len(n.items)-1]
+func (n *node) text(label string, st style, s string, lines int) *text {
+	t := &text{label: label, style: st, text: s, lines: lines}
+	n.texts = append(n.texts, t)
+	return t
 }
-
-func (n *node) add(kid *node) { n.items = append(n.items, item{branch: kid}) }
 
 // columnWidth is the width of a number at the right of a line, with its gap.
 const columnWidth = 8
@@ -72,15 +72,7 @@ type treeDrawer struct {
 	*drawer
 	cols  []string // names of the numbers at the right of a line
 	right int      // column at which the last one ends
-	addr  string   // of the turn that is being drawn
-	cutAt string   // of the first turn of which something was cut
-}
-
-// note remembers the first turn with a cut text.
-func (d *treeDrawer) note(cut bool) {
-	if cut && d.cutAt == "" {
-		d.cutAt = d.addr
-	}
+	cut   bool     // something was cut
 }
 
 // newTreeDrawer has the columns that there is room for: all counts of tokens from a width of 100 on.
@@ -106,92 +98,56 @@ func (d *treeDrawer) numbers(of func(name string) string) (line string) {
 
 // node draws n and all below it. first is before its own line, rest before every other one.
 func (d *treeDrawer) node(n *node, first, rest string) {
-	if n.addr != "" {
-		outer := d.addr
-		d.addr = n.addr
-		defer func() { d.addr = outer }()
+	room, stem := d.right-width(first)-columnWidth*len(d.cols), "   "
+	if len(n.kids) > 0 {
+		stem = "│  "
 	}
-	branched := slices.ContainsFunc(n.items, func(it item) bool { return it.branch != nil })
-	more := rest + "   "
-	if branched {
-		more = rest + "│  "
-	}
-	room := d.width - width(first)
-	if n.cols != nil {
-		room = d.right - width(first) - columnWidth*len(d.cols)
-	}
-	for i, line := range flow(n.head, room, d.width-width(more), 1) {
-		d.note(strings.HasSuffix(ansi.Strip(line), "…"))
-		if i > 0 {
-			d.line(dim.of(more), line)
+	for i, line := range flow(n.head, room, d.width-width(rest+stem), 1) {
+		d.cut = d.cut || strings.HasSuffix(ansi.Strip(line), "…")
+		if i == 0 {
+			d.line(dim.of(first), padRight(line, room), d.numbers(func(name string) string { return n.cols[name] }))
 			continue
 		}
-		line = padRight(line, room)
-		if n.cols != nil {
-			line += d.numbers(func(name string) string {
-				if slices.Contains([]string{"at", "cached", "written", "thought"}, name) {
-					return dim.of(n.cols[name])
-				}
-				return n.cols[name]
-			})
-		}
-		d.line(dim.of(first), line)
+		d.line(dim.of(rest+stem), line)
 	}
-	last := -1
-	if branched { // text behind a branch becomes one, else it would seem to belong to that branch
-		last = len(n.items) - 1
+	for _, t := range n.texts {
+		d.text(t, rest+stem)
 	}
-	branched = false
-	for i, it := range n.items {
-		fork, stem := "├─ ", "│  "
-		if i == last {
-			fork = "└─ "
-		}
-		if i >= last {
-			stem = "   "
-		}
-		branched = branched || it.branch != nil
-		switch {
-		case it.branch != nil:
-			d.node(it.branch, rest+fork, rest+stem)
-		case branched:
-			d.text(it, rest+fork, rest+stem)
-		default:
-			d.text(it, rest+stem, rest+stem)
+	for i, k := range n.kids {
+		if i < len(n.kids)-1 {
+			d.node(k, rest+"├─ ", rest+"│  ")
+		} else {
+			d.node(k, rest+"└─ ", rest+"   ")
 		}
 	}
 }
 
-// text draws a line of text, or a few. Line feeds in it are kept.
-func (d *treeDrawer) text(it item, first, rest string) {
-	room := d.width - width(first) - labelWidth
-	for line := range strings.SplitSeq(it.text, "\n") {
+// text draws a text behind a stem. Line feeds in it are kept.
+func (d *treeDrawer) text(t *text, stem string) {
+	room, label := d.width-width(stem)-labelWidth, t.style.of(t.label)
+	for line := range strings.SplitSeq(t.text, "\n") {
 		text := strings.TrimLeft(line, " ")
 		indent := strings.Repeat(" ", min(len(line)-len(text), max(0, room/2)))
-		lines := wrap(text, room-len(indent), it.lines)
-		d.note(!strings.HasSuffix(text, lines[len(lines)-1]) || len(text) > maxScan) // here, or by Clean
+		lines := wrap(text, room-len(indent), t.lines)
+		d.cut = d.cut || !strings.HasSuffix(text, lines[len(lines)-1]) || len(text) > maxScan // here, or by Clean
 		for _, l := range lines {
-			d.line(dim.of(first), padRight(it.style.of(it.label), labelWidth), indent, l)
-			first, it.label = rest, ""
+			d.line(dim.of(stem), padRight(label, labelWidth), indent, l)
+			label = ""
 		}
 	}
 }
 
-// inTools returns the time in tools, concurrent calls counted once; 0 where no call has times.
-func inTools(calls []*session.ToolCall) time.Duration {
-	unknown := func(c *session.ToolCall) bool { return !c.StartKnown() || !c.EndKnown() }
-	calls = slices.DeleteFunc(slices.Clone(calls), unknown)
-	slices.SortFunc(calls, func(a, b *session.ToolCall) int { return a.Start.Compare(b.Start) })
-	var sum time.Duration
-	var until time.Time
-	for _, c := range calls {
-		from := c.Start
-		if from.Before(until) {
-			from = until
+// merge puts others, by start, between what is ordered already.
+func merge(ordered, others []*node) []*node {
+	slices.SortStableFunc(others, func(a, b *node) int {
+		return cmp.Or(a.span.Start.Compare(b.span.Start), cmp.Compare(a.span.Seq, b.span.Seq))
+	})
+	var out []*node
+	for _, n := range ordered {
+		for len(others) > 0 && others[0].span.Start.Before(n.span.Start) {
+			out, others = append(out, others[0]), others[1:]
 		}
-		if c.End.After(from) {
-			sum, until = sum+c.End.Sub(from), c.End
-		}
+		out = append(out, n)
 	}
-	return sum
+	return append(out, others...)
 }

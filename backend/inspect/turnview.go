@@ -99,9 +99,7 @@ func (m *docs) turn(i int) *TurnView {
 	o.Input = m.input(t, from)
 	o.Output = m.said(t.Output.Items(), t.Capture, nil, nil)
 	o.Events = m.events(t.Events, t.Capture)
-	for _, q := range t.Requests {
-		o.Requests = append(o.Requests, m.request(t, q))
-	}
+	o.Requests = each(t.Requests, func(q *session.Request) RequestView { return m.request(t, q) })
 	return o
 }
 
@@ -117,12 +115,8 @@ func (m *docs) run(p place) *runView {
 // children sets the calls, compactions and decisions of a turn or a run with that address.
 func (m *docs) children(o *TurnView, p place, of string, capture spans.Capture, calls []*session.ToolCall,
 	compactions []*session.Compaction, permissions []*session.Permission) {
-	for _, c := range calls {
-		o.ToolCalls = append(o.ToolCalls, m.call(p, of, capture, c))
-	}
-	for _, c := range compactions {
-		o.Compactions = append(o.Compactions, m.compaction(capture, c))
-	}
+	o.ToolCalls = each(calls, func(c *session.ToolCall) CallView { return m.call(p, of, capture, c) })
+	o.Compactions = each(compactions, func(c *session.Compaction) CompactionView { return m.compaction(capture, c) })
 	o.Permissions = m.permissions(p.run, permissions)
 }
 
@@ -185,29 +179,26 @@ func (m *docs) tools(q *session.Request) []string {
 // state says why they are not there: not recorded, or not captured where only their digest is known.
 func (m *docs) rules(run *session.Run, at time.Time) (rules *Body, state string) {
 	at = cmp.Or(at, run.Start)
-	var ref *session.Ref
-	if state = StateNotRecorded; run.RulesDigest != "" {
-		state = StateNotCaptured
-	}
+	ref, known := (*session.Ref)(nil), run.RulesDigest != ""
 	if run.Rules.Len() > 0 {
-		ref, state = &run.Rules.Items()[0], StateNotCaptured
+		ref, known = &run.Rules.Items()[0], true
 	} else {
 		for i := range m.tree.Facts {
 			f := &m.tree.Facts[i]
 			if f.Subject == session.SubjectSession && f.Key == factRules && (at.IsZero() || !f.At.After(at)) {
-				ref, state = f.Value, StateNotCaptured
+				ref, known = f.Value, true
 			}
 		}
 	}
-	if ref == nil {
-		return nil, state
+	if !known {
+		return nil, StateNotRecorded
 	}
-	body, ok := m.tree.Blocks.Body(*ref)
-	if !ok {
-		return nil, state
+	if ref != nil {
+		if body, ok := m.tree.Blocks.Body(*ref); ok {
+			return m.part(body, session.Ref{}), ""
+		}
 	}
-	text, cut := atMost(body, m.text)
-	return &Body{Text: text, Cut: cut, Bytes: int64(len(body))}, ""
+	return nil, StateNotCaptured
 }
 
 // input returns what was new for the model on a turn. Of a request it omits the reply of the turn before.
@@ -292,12 +283,10 @@ func (m *docs) call(p place, of string, capture spans.Capture, c *session.ToolCa
 		Output:    m.only(c.Result, capture, resultText),
 		Truncated: c.Truncated != nil && *c.Truncated, Permissions: m.permissions(p.run, c.Permissions),
 		Events: m.events(c.Events, capture), Findings: findings(c.Defects), of: c, kids: m.index.kids[c],
+		Children: each(m.index.kids[c], place.address),
 	}
 	if m.gone[p.run] {
 		freeze(&o.State)
-	}
-	for _, k := range o.kids {
-		o.Children = append(o.Children, k.address())
 	}
 	if len(o.Permissions) == 0 {
 		o.PermissionState = StateNotRecorded
@@ -306,18 +295,16 @@ func (m *docs) call(p place, of string, capture spans.Capture, c *session.ToolCa
 }
 
 func (m *docs) permissions(run *session.Run, list []*session.Permission) []PermissionView {
-	var out []PermissionView
-	for _, q := range list {
+	return each(list, func(q *session.Permission) PermissionView {
 		if m.asks != run {
 			m.asks, m.waiting = run, run.Waiting()
 		}
-		out = append(out, PermissionView{
+		return PermissionView{
 			At: q.Start, Action: q.Action, Tool: q.Tool, Rule: q.Pattern, Source: string(q.Source), DecidedBy: q.DecidedBy,
 			Reason: q.Reason, Answer: strings.TrimSpace(q.Outcome + " " + q.Option), WaitNS: q.WaitNS,
 			Waiting: slices.Contains(m.waiting, q), Inferred: q.Derived, of: q,
-		})
-	}
-	return out
+		}
+	})
 }
 
 func (m *docs) compaction(capture spans.Capture, c *session.Compaction) CompactionView {

@@ -168,19 +168,15 @@ type OutlineChild struct {
 
 // OutlineFork is the source of a fork. Run is the number of the last run that the fork took over, 0 for none.
 type OutlineFork struct {
-	Session string `json:"session"`
-	Message string `json:"message,omitempty"`
-	Run     int    `json:"run,omitempty"`
+	session.Fork
+	Run int `json:"run,omitempty"`
 }
 
 // OutlineMessage is the state of a message. Run is the number of its run, 0 for none.
 type OutlineMessage struct {
-	ID       string    `json:"id"`
-	Hidden   time.Time `json:"hidden,omitzero"`
-	Queued   time.Time `json:"queued,omitzero"`
-	Canceled time.Time `json:"canceled,omitzero"`
-	Waiting  bool      `json:"waiting,omitempty"`
-	Run      int       `json:"run,omitempty"`
+	session.MessageState
+	Waiting bool `json:"waiting,omitempty"`
+	Run     int  `json:"run,omitempty"`
 }
 
 // OutlineTool counts the calls of one tool.

@@ -17,8 +17,8 @@ func TestFollowKin(t *testing.T) {
 	cli(t, "send", "--db", name, "--capture", "content", events)
 	const main, child = "0b5cf0a5-6d0e-4f6f-9a51-2f7d8f0f7e11", "c41d7b1e-93a2-4a0e-8f55-6b7a1f0d2c90"
 	show := cli(t, "show", main, "--follow", "--db", name)
-	for _, want := range []string{"  1│ sub-agent 1 · by researcher(", "  1│ turn 0 · ",
-		"  1│ sub-agent 1 · completed · ", "· sub-agent 1 ·"} {
+	for _, want := range []string{" 1│ sub-agent 1 · by researcher(", " 1│ turn 0 · ",
+		" 1│ sub-agent 1 · completed · "} {
 		if strings.Count(show, want) != 1 {
 			t.Errorf("not once %q in\n%s", want, show)
 		}

@@ -91,16 +91,15 @@ func ordered(pairs []pair, n, m int) []pair {
 // alignTurns pairs turns by index, those of one index in their order. Without an index in common, or with byPlace, it
 // pairs the first with the first.
 func alignTurns(a, b []*session.Turn, byPlace bool) []pair {
+	sides := [2][]*session.Turn{a, b}
+	index := func(n, i int) string { return strconv.FormatInt(sides[n][i].Index, 10) }
 	var pairs []pair
 	if !byPlace {
-		sides := [2][]*session.Turn{a, b}
-		pairs = match(nil, len(a), len(b), func(n, i int) string { return strconv.FormatInt(sides[n][i].Index, 10) })
+		pairs = match(nil, len(a), len(b), index)
 	}
 	if len(pairs) == 0 {
-		for i := range min(len(a), len(b)) {
-			pairs = append(pairs, pair{i, i})
-		}
-		return ordered(pairs, len(a), len(b))
+		place := func(_, i int) string { return strconv.Itoa(i) }
+		return ordered(match(nil, len(a), len(b), place), len(a), len(b))
 	}
 	pairs = ordered(pairs, len(a), len(b))
 	slices.SortStableFunc(pairs, func(x, y pair) int {
@@ -115,70 +114,61 @@ func alignTurns(a, b []*session.Turn, byPlace bool) []pair {
 func alignRuns(a, b *side) []pair {
 	sides := [2]*side{a, b}
 	var pairs []pair
-	partners := [2]map[int]pair{{}, {}}
-	// bucket names the runs among which a run may find its partner; sequence reports that these follow each other.
-	bucket := func(n, i int) (name string, sequence bool) {
+	partner := [2]map[int]int{{}, {}} // the run of A of the pair that a run is in
+	const nowhere = "?"
+	// among names the runs among which a run may find its partner. It is empty for those that follow each other.
+	among := func(n, i int) string {
 		s, r := sides[n], sides[n].runs[i]
 		switch st := s.history.Run(r); {
 		case st.Relation == session.RelationSubAgent && st.Parent != nil:
-			parents, ok := partners[n][s.numbers[st.Parent]-1]
-			if !ok {
-				return "", false
+			if p, ok := partner[n][s.numbers[st.Parent]-1]; ok {
+				return fmt.Sprint("below ", p)
 			}
-			return fmt.Sprintf("below %d:", parents.a), false
+			return nowhere
 		case !r.GroupStart.IsZero():
-			return fmt.Sprintf("group %d:", s.groups[r.GroupStart.UnixNano()]), false
+			return fmt.Sprint("group ", s.groups[r.GroupStart.UnixNano()])
 		}
-		return "sequence:", true
+		return ""
 	}
 	type wording func(s *side, r *session.Run) string
 	key := func(say wording, inSequence bool) func(n, i int) string {
 		return func(n, i int) string {
-			name, sequence := bucket(n, i)
-			said := say(sides[n], sides[n].runs[i])
-			if name == "" || said == "" || sequence && !inSequence {
+			in, said := among(n, i), say(sides[n], sides[n].runs[i])
+			if in == nowhere || said == "" || in == "" && !inSequence {
 				return ""
 			}
-			return name + said
+			return in + ":" + said
 		}
 	}
 	gap := func(n, i int) string {
-		if _, sequence := bucket(n, i); !sequence {
+		if among(n, i) != "" {
 			return ""
 		}
-		before := pair{-1, -1}
-		for k := i - 1; k >= 0; k-- {
-			if p, ok := partners[n][k]; ok {
-				if _, sequence := bucket(n, k); sequence {
-					before = p
-					break
-				}
+		before := -1
+		for k := i - 1; k >= 0 && before < 0; k-- {
+			if p, ok := partner[n][k]; ok && among(n, k) == "" {
+				before = p
 			}
 		}
-		return fmt.Sprint(before.a, kindOfRun(sides[n], sides[n].runs[i]))
+		return fmt.Sprint(before, kindOfRun(sides[n], sides[n].runs[i]))
 	}
 	both := func(s *side, r *session.Run) string { return place(s, r) + "\x00" + question(s, r) }
 	agent := func(_ *side, r *session.Run) string { return cmp.Or(r.Agent, r.AgentID) }
 	keys := []func(n, i int) string{key(both, false), key(question, true), gap, key(place, false), key(agent, false)}
 	for k := 0; k < len(keys); k++ {
 		n := len(pairs)
-		if pairs = match(pairs, len(a.runs), len(b.runs), keys[k]); len(pairs) == n {
-			continue
-		}
+		pairs = match(pairs, len(a.runs), len(b.runs), keys[k])
 		for _, p := range pairs[n:] {
-			partners[0][p.a], partners[1][p.b] = p, p
+			partner[0][p.a], partner[1][p.b] = p.a, p.a
+			k = -1 // the sub-agents of these runs have a place now
 		}
-		k = -1 // the sub-agents of these runs have a place now
 	}
 	return ordered(pairs, len(a.runs), len(b.runs))
 }
 
 // kindOfRun separates runs that are never aligned by their order alone. A run that continues counts as one that begins.
 func kindOfRun(s *side, r *session.Run) string {
-	if rel := s.history.Run(r).Relation; rel != session.RelationContinues {
-		return string(rel)
-	}
-	return ""
+	return strings.TrimPrefix(string(s.history.Run(r).Relation), string(session.RelationContinues))
 }
 
 // question is what a run was asked, with its agent and kind; empty where that is not known.

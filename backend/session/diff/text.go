@@ -1,10 +1,9 @@
 package diff
 
 import (
+	"regexp"
 	"slices"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/aymanbagabas/go-udiff/lcs"
 )
@@ -187,34 +186,27 @@ func alike(removed, added []string) (a, b [][]Word) {
 	return a, b
 }
 
-// words returns the pieces of two lines: what both begin and end with, up to whole words, and what differs between. It
-// returns none where that is little in common.
+// token is a word, or a character that is in none.
+var token = regexp.MustCompile(`[\pL\pN\pM_]+|.`)
+
+// words returns the pieces of two lines: the words that both begin and end with, and what differs between. It returns
+// none where that is little in common.
 func words(before, after string) (a, b []Word) {
-	inWord := func(text string, i int) bool { // i is within a word of the text
-		r, _ := utf8.DecodeRuneInString(text[i:])
-		l, _ := utf8.DecodeLastRuneInString(text[:i])
-		letter := func(r rune) bool { return unicode.In(r, unicode.L, unicode.N, unicode.M) || r == '_' }
-		return i < len(text) && !utf8.RuneStart(text[i]) || letter(l) && letter(r)
-	}
-	n, end, most := 0, 0, min(len(before), len(after))
-	for n < most && before[n] == after[n] {
+	x, y := token.FindAllString(before, -1), token.FindAllString(after, -1)
+	n, end, most := 0, 0, min(len(x), len(y))
+	for n < most && x[n] == y[n] {
 		n++
 	}
-	for n > 0 && (inWord(before, n) || inWord(after, n)) {
-		n--
-	}
-	for end < most-n && before[len(before)-1-end] == after[len(after)-1-end] {
+	for end < most-n && x[len(x)-1-end] == y[len(y)-1-end] {
 		end++
 	}
-	for end > 0 && (inWord(before, len(before)-end) || inWord(after, len(after)-end)) {
-		end--
-	}
-	if 3*(n+end) < max(len(before), len(after)) {
+	head, tail := strings.Join(x[:n], ""), strings.Join(x[len(x)-end:], "")
+	if 3*(len(head)+len(tail)) < max(len(before), len(after)) {
 		return nil, nil
 	}
-	pieces := func(op, line string) []Word {
-		l := []Word{{Equal, line[:n]}, {op, line[n : len(line)-end]}, {Equal, line[len(line)-end:]}}
+	pieces := func(op string, tokens []string) []Word {
+		l := []Word{{Equal, head}, {op, strings.Join(tokens[n:len(tokens)-end], "")}, {Equal, tail}}
 		return slices.DeleteFunc(l, func(w Word) bool { return w.Text == "" })
 	}
-	return pieces(Removed, before), pieces(Added, after)
+	return pieces(Removed, x), pieces(Added, y)
 }
