@@ -5,7 +5,7 @@
 //	for ev, err := range opencode.NewDecoder().Events(export) { ... }
 //	for ev, err := range opencode.NewDecoder().Read(file) { ... } // of transcript.Find
 //
-// All layouts give one stream of sessions, messages and parts, which one mapper reads (map.go): a run begins with a
+// All layouts give one stream of sessions, messages and parts, which one mapper reads: a run begins with a
 // message of the user, and each message of the assistant is a turn. dialects/README.md says what is inferred.
 //
 // # Limits
@@ -23,6 +23,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -33,10 +34,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/transcript"
 	"github.com/otelagent/otelagent/internal/object"
-	"github.com/otelagent/otelagent/internal/rawjson"
+	"github.com/otelagent/otelagent/spans"
 )
 
 // Dialect is the name of this dialect in RunInfo.Dialect.
@@ -97,34 +99,28 @@ type reader struct {
 	*transcript.Decoder
 	session *session
 	message *message // whose parts are being read
-	held    int      // bytes of the message and its parts
+	part    object.Object
+	held    int // bytes of the message and its parts
 }
 
 // export reads what 'opencode export' writes: {"info": session, "messages": [{"info": message, "parts": [part]}]}.
 func (d *reader) export(value []byte) {
-	c := rawjson.NewCursor(value, object.MaxDepth)
-	d.members(&c, "", "session", "messages", func(place string) {
-		d.members(&c, place+".", "message", "parts", func(place string) { d.row("part", "", place, c.Value()) })
-	})
-}
-
-// members reads an object with a row of a kind, and a list behind it.
-func (d *reader) members(c *rawjson.Cursor, place, kind, list string, element func(place string)) {
-	if c.Peek() != '{' {
-		d.row(kind, "", place+"info", c.Value())
+	o := d.Object(input.Line{Text: value})
+	if !o.Require("info") {
+		d.RejectProblems("", o)
+		return
 	}
-	for c.Open('{'); c.More('}'); {
-		switch key := c.Key(); {
-		case string(key) == "info":
-			d.row(kind, "", place+"info", c.Value())
-		case string(key) == list && c.Open('['):
-			for i := 0; c.More(']'); i++ {
-				element(object.Element(place+list, i))
-			}
-		default:
-			c.Value()
+	d.row("session", "", "info", o.Raw("info"))
+	for i, m := range o.Objects("messages") {
+		place := object.Element("messages", i)
+		if m.Require("info") {
+			d.row("message", "", place+".info", m.Raw("info"))
+		}
+		for k, part := range m.List("parts") {
+			d.row("part", "", object.Element(place+".parts", k), part)
 		}
 	}
+	d.RejectProblems("", o)
 }
 
 // row reads a row or document: a session, a message of an id that may stand in it, or a part. Place is where it stands.
@@ -133,48 +129,40 @@ func (d *reader) row(kind, id, place string, text []byte) {
 	d.Counts.Events++
 	d.Seq, d.held = d.Counts.Lines, d.held+len(text)
 	if len(text) > d.Settings.MaxLine {
-		d.tooLong(place)
+		d.Reject(&input.LineError{Field: place, Reason: "longer than " + strconv.Itoa(d.Settings.MaxLine) + " bytes"})
 		return
 	}
-	o, err := object.ParseAt(place, compact(text))
-	if err != nil {
+	o := &d.part
+	if kind != "part" {
+		o = new(object.Object)
+	}
+	if err := o.ParseAt(place, compact(text)); err != nil {
 		bad := input.Malformed(err)
 		bad.Field, bad.Cut = place, bad.Cut && place == kind // a document of a folder may still be written
 		d.Reject(bad)
 		return
 	}
-	kept := false
 	switch kind {
 	case "session":
 		d.beginSession(o)
 	case "message":
-		kept = d.beginMessage(o, cmp.Or(id, o.String("id")))
+		if d.beginMessage(o, cmp.Or(id, o.String("id"))) { // it is read when it has all its parts
+			return
+		}
 	default:
-		kept = d.addPart(o)
+		d.addPart(o)
 	}
-	if !kept {
-		d.RejectProblems(kind, o)
-	}
-}
-
-func (d *reader) tooLong(place string) {
-	d.Reject(&input.LineError{Field: place, Reason: "longer than " + strconv.Itoa(d.Settings.MaxLine) + " bytes"})
+	d.RejectProblems(kind, o)
 }
 
 // compact returns JSON without blanks between its tokens: the layouts differ in these. What is written by a program has
 // either none or line ends.
 func compact(text []byte) []byte {
-	if bytes.IndexByte(text, '\n') < 0 || rawjson.Valid(text, object.MaxDepth) != nil {
+	var out bytes.Buffer
+	if bytes.IndexByte(text, '\n') < 0 || json.Compact(&out, text) != nil {
 		return text
 	}
-	out, quoted, escaped := make([]byte, 0, len(text)), false, false
-	for _, b := range text {
-		quoted = quoted != (b == '"' && !escaped)
-		if escaped = b == '\\' && !escaped; quoted || b > ' ' {
-			out = append(out, b)
-		}
-	}
-	return out
+	return out.Bytes()
 }
 
 // Tables are those of a database of OpenCode that are read.
@@ -231,18 +219,13 @@ var changed = input.Sorted("id, time_created, EXISTS (SELECT 1 FROM message WHER
 
 func (d *reader) readSession(db *input.Database, id any) error {
 	d.endSession()
-	err := db.Each(input.Sorted("*", "session WHERE id = ?", "id"), func(row []byte) {
-		d.row("session", "", "session", row)
-	}, id)
-	if err != nil || d.session == nil {
-		return err
-	}
-	i, kind, place := -1, "", ""
+	i, kind, place := -1, "session", "session"
 	return db.Scan(rows, func(_ []string, columns []any) {
-		message, _ := columns[0].(string)
+		message, isMessage := columns[0].(string)
 		text, _ := columns[2].([]byte)
-		if kind = "part"; columns[1] == nil {
-			d.endMessage()
+		if columns[1] != nil {
+			kind = "part"
+		} else if isMessage {
 			kind, i = "message", i+1
 			place = object.Element("messages", i) + ".data"
 		}
@@ -252,14 +235,21 @@ func (d *reader) readSession(db *input.Database, id any) error {
 	}, id)
 }
 
-// rows is the query of the messages of a session, each with its parts behind it. It sorts their keys, and reads the
-// data of each row then.
+// rows is the query of a session, which it spells as an export does, and its messages, each with its parts behind it.
+// It sorts their keys, and reads the data of each row then.
 const rows = `WITH r AS MATERIALIZED (
-	SELECT time_created, id, NULL AS part, rowid AS at FROM message WHERE session_id = ?1 UNION ALL
-	SELECT m.time_created, m.id, p.id, p.rowid FROM message m JOIN part p ON p.message_id = m.id WHERE m.session_id = ?1
+	SELECT NULL AS time_created, NULL AS id, NULL AS part, rowid AS at FROM session WHERE id = ?1 UNION ALL
+	SELECT ifnull(time_created, 0), id, NULL, rowid FROM message WHERE session_id = ?1 UNION ALL
+	SELECT ifnull(m.time_created, 0), m.id, p.id, p.rowid FROM message m JOIN part p ON p.message_id = m.id
+		WHERE m.session_id = ?1
 	LIMIT ?2), sorted AS MATERIALIZED (SELECT * FROM r ORDER BY time_created, id, part)
-SELECT id, part, CAST(CASE WHEN part IS NULL THEN (SELECT data FROM message WHERE rowid = at)
-	ELSE (SELECT data FROM part WHERE rowid = at) END AS BLOB) FROM sorted`
+SELECT id, part, CAST(CASE WHEN part IS NOT NULL THEN (SELECT data FROM part WHERE rowid = at)
+	WHEN id IS NOT NULL THEN (SELECT data FROM message WHERE rowid = at)
+	ELSE (SELECT json_object('id', id, 'parentID', parent_id, 'directory', directory, 'title', title, 'version', version,
+		'permission', json(iif(json_valid(permission), permission, 'null')),
+		'revert', json(iif(json_valid(revert), revert, 'null')),
+		'time', json_object('created', time_created, 'updated', time_updated)) FROM session WHERE rowid = at)
+	END AS BLOB) FROM sorted`
 
 // readFolder reads a session of a storage folder: its own document, those of its messages in message/SESSION, and of
 // their parts in part/MESSAGE, by their names. It follows no symbolic link.
@@ -273,41 +263,328 @@ func (d *reader) readFolder(folder, project, session string) error {
 	if d.file(root, "session", project, session); d.session == nil || d.session.Session != session {
 		return nil
 	}
-	messages, err := d.files(root, "message", session)
-	for _, id := range messages {
-		d.endMessage()
-		d.file(root, "message", session, id)
-		parts, bad := d.files(root, "part", id)
-		for _, part := range parts {
-			d.file(root, "part", id, part)
-		}
-		err = cmp.Or(err, bad)
-	}
-	return err
+	return d.files(root, "message", session)
 }
 
 // file reads the document KIND/FOLDER/ID.json, if it is one.
 func (d *reader) file(root *os.Root, kind, folder, id string) {
-	text, tooLong := transcript.ReadIn(root, kind+"/"+folder+"/"+id+".json", d.Settings.MaxLine)
-	if tooLong {
-		d.tooLong(kind)
-	} else if text != nil {
+	if text := transcript.ReadIn(root, kind+"/"+folder+"/"+id+".json", d.Settings.MaxLine); text != nil {
 		d.row(kind, id, kind, text)
 	}
 }
 
-// files returns the ids of the documents in a folder, in order. A folder that is not there has none.
-func (d *reader) files(root *os.Root, kind, folder string) (ids []string, err error) {
+// files reads the documents in a folder KIND/FOLDER, in order, each message with its parts behind it. A folder that is
+// not there has none.
+func (d *reader) files(root *os.Root, kind, folder string) error {
 	entries, err := fs.ReadDir(root.FS(), kind+"/"+folder)
-	for _, e := range entries {
-		if id, isJSON := strings.CutSuffix(e.Name(), ".json"); isJSON && !d.Stopped() {
-			ids = append(ids, id)
-		}
-	}
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
-	return ids, err
+	for _, e := range entries {
+		id, isJSON := strings.CutSuffix(e.Name(), ".json")
+		if !isJSON || d.Stopped() {
+			continue
+		}
+		if d.file(root, kind, folder, id); kind == "message" {
+			err = cmp.Or(err, d.files(root, "part", id))
+		}
+	}
+	return err
+}
+
+// session is the session at hand.
+type session struct {
+	*transcript.Thread
+	info             *object.Object
+	created, updated time.Time
+	// revert is the message from which on all are taken back, reverted whether it was met.
+	revert   string
+	reverted bool
+	// compaction is the message that asked for a summary which was not met yet.
+	compaction *message
+}
+
+// message is a message, and what its parts say.
+type message struct {
+	*object.Object
+	id, role           string
+	created, completed time.Time
+	call               transcript.Call // that it is, if it is a reply
+	retries            []event.DiscardedAttempt
+	parts, steps       int
+	text               []byte        // the first one
+	written            bool          // it has a text that is not by OpenCode itself
+	asks, tail         string        // for a compaction: who does, and what is kept
+	last               time.Time     // the latest end of a part
+	others             []event.Other // parts that have no place among the events
+}
+
+// beginSession begins a session.
+func (d *reader) beginSession(o *object.Object) {
+	d.endSession()
+	id, when := o.String("id"), o.Object("time")
+	if id == "" {
+		o.Fail("id", "want a string that is not empty")
+		return
+	}
+	d.session = &session{Thread: d.Thread(id, ""), info: o, revert: o.Object("revert").String("messageID"),
+		created: transcript.Time(when.Raw("created")), updated: transcript.Time(when.Raw("updated"))}
+}
+
+// endSession emits what is known of the session at hand.
+func (d *reader) endSession() {
+	d.endMessage()
+	d.Finish()
+	d.session = nil
+}
+
+// beginMessage begins a message, and reports whether it is one of the session at hand.
+func (d *reader) beginMessage(o *object.Object, id string) bool {
+	d.endMessage()
+	of, when := o.String("sessionID"), o.Object("time")
+	if d.session == nil || id == "" || of != "" && of != d.session.Session {
+		o.Fail("sessionID", "of no session: that has to stand before its messages, and a message has an id")
+		return false
+	}
+	d.held, d.message = 0, &message{Object: o, id: id, role: o.String("role"),
+		created: transcript.Time(when.Raw("created")), completed: transcript.Time(when.Raw("completed"))}
+	return true
+}
+
+// addPart adds a part to the message at hand.
+func (d *reader) addPart(o *object.Object) {
+	m, of := d.message, o.String("messageID")
+	switch {
+	case m == nil || of != "" && of != m.id:
+		o.Fail("messageID", "of no message, which has to stand before its parts")
+		return
+	case m.parts == maxParts || d.held > d.Settings.MaxLine:
+		o.Fail("", "beyond the limits of a message")
+		return
+	}
+	m.parts++
+	c, kind, text, when := &m.call, o.String("type"), o.Raw("text"), o.Object("time")
+	var block []byte
+	switch kind {
+	case "text":
+		if block = transcript.Block(kind, text); m.text == nil {
+			m.text = text
+		}
+		m.written = m.written || !transcript.True(o, "synthetic")
+	case "reasoning":
+		block = transcript.Block("thinking", text)
+	case "file":
+		block = input.Members("type", kind, "mediaType", o.Raw("mime"), "filename", o.Raw("filename"), "url", o.Raw("url"))
+	case "tool":
+		state := o.Object("state")
+		when = cmp.Or(state.Object("time"), when)
+		c.Tools = append(c.Tools, d.tool(o, state, when))
+		block = input.Members("type", "tool_use", "id", o.Raw("callID"), "name", o.Raw("tool"), "input", state.Raw("input"))
+	case "step-start":
+	case "step-finish":
+		m.steps++
+	case "compaction":
+		m.asks = map[bool]string{true: "auto", false: "manual"}[transcript.True(o, "auto")]
+		m.tail = o.String("tail_start_id")
+	case "retry":
+		name, text := failure(o)
+		m.retries = append(m.retries, event.DiscardedAttempt{At: event.Moment{Time: transcript.Time(when.Raw("created"))},
+			Reason: name, Error: text})
+	default:
+		o.Keep(o.Keys()...)
+		o.Use("id", "sessionID", "messageID")
+		m.others = append(m.others, event.Other{Type: "opencode." + cmp.Or(kind, "part"), Body: o.Rest()})
+	}
+	if block != nil {
+		c.Said = append(c.Said, block)
+	}
+	start, end := transcript.Time(when.Raw("start")), transcript.Time(when.Raw("end"))
+	m.last = transcript.Later(m.last, end)
+	if took := start.Sub(m.created); kind != "tool" && took > 0 && !m.created.IsZero() {
+		c.FirstChunk, c.ModelCall = cmp.Or(c.FirstChunk, took), max(took, end.Sub(m.created))
+	}
+}
+
+// endMessage emits the message at hand, which has all its parts.
+func (d *reader) endMessage() {
+	m, s := d.message, d.session
+	if d.message = nil; m == nil {
+		return
+	}
+	switch {
+	case m.role == "assistant" && string(m.Raw("summary")) == "true":
+		d.compact(m)
+	case m.role == "assistant":
+		d.reply(m)
+	case m.asks != "":
+		s.Cut()
+		s.compaction = m
+	default:
+		d.prompt(m)
+	}
+	if s.reverted = s.reverted || m.id == s.revert; s.reverted {
+		d.Hide(s.Session, m.id, true, s.updated)
+	}
+	m.Use(fields...)
+	for _, o := range append(m.others, event.Other{Type: "message.unknown_keys", Body: m.Rest()}) {
+		if o.Body != nil {
+			s.Other(o.Type, o.Body, m.created)
+		}
+	}
+	d.RejectProblems("message", m.Object)
+}
+
+// fields are those of a message that the mapper reads, or that stand elsewhere: path, mode and the sums of changes.
+var fields = []string{"id", "sessionID", "parentID", "role", "time", "agent", "mode", "model", "modelID", "providerID",
+	"variant", "finish", "tokens", "cost", "error", "path", "summary", "system", "tools", "format"}
+
+// prompt begins a run.
+func (d *reader) prompt(m *message) {
+	s := d.session
+	s.Cut()
+	model, parent := m.Object.Object("model"), s.info.String("parentID")
+	info := event.RunInfo{ID: m.id, Agent: m.String("agent"), Model: model.String("modelID"),
+		Provider: model.String("providerID"), Rules: s.info.Raw("permission"),
+		Config: input.Members("version", s.info.Raw("version"), "agent", m.Raw("agent"))}
+	trigger := spans.TriggerUser
+	switch {
+	case parent != "" && s.Fresh():
+		info.ParentSessionID, trigger = parent, spans.TriggerSubAgent
+	case m.text != nil && !m.written: // by OpenCode itself
+		trigger = spans.TriggerContinuation
+	}
+	d.begin(info, m, trigger)
+	d.Fact(s.Session, "title", s.info.Raw("title"), s.updated)
+	d.Fact(s.Session, "cwd", s.info.Raw("directory"), s.updated)
+	raw := input.Members("id", m.id, "role", m.role, "content", input.Array(m.call.Said))
+	s.Message(event.Message{Raw: raw, Role: m.role, Time: m.created})
+}
+
+// begin begins a run with a message. A message that is older than its session is the copy that a fork has of one of its
+// parent's; it has another id and the same time.
+func (d *reader) begin(info event.RunInfo, m *message, trigger spans.Trigger) {
+	s, first := d.session, d.session.Fresh()
+	owner, _ := d.First(s.Session, "at "+m.created.String()+" "+m.role)
+	copied := m.created.Before(s.created) && !m.created.IsZero()
+	if copied && owner != "" && owner != s.Session {
+		info.Copied, info.ForkParentID = true, owner
+	}
+	if s.Begin(transcript.Run{RunInfo: info, At: m.created, Trigger: trigger}) && copied && !info.Copied && first {
+		d.Emit(&event.DefectFound{Meta: event.Meta{Session: s.Session, Run: m.id, Time: m.created, Seq: d.Seq},
+			Code: spans.DefectEventLost, Detail: "parent missing"})
+	}
+}
+
+var keys = input.UsageKeys{Input: "input", Output: "output", Reasoning: "reasoning", CacheRead: "cache.read",
+	CacheWrite: "cache.write", Total: "total"}
+
+// usage returns the tokens of a message and their cost; nil when they are zero, as before the reply is there. A message
+// of several steps, as old versions wrote them, has the tokens of the last.
+func (m *message) usage() (*event.Usage, *float64) {
+	u := keys.Read(m.Object.Object("tokens"), spans.UsageRuleExcludesCacheAndReasoning)
+	if u == nil || u.Input|u.Output|u.Reasoning|u.CacheRead|u.CacheWrite == 0 {
+		return nil, nil
+	}
+	u.LowerBound = m.steps > 1
+	return u, m.Float("cost")
+}
+
+// failure returns the name of the error of a message or part, and what it says.
+func failure(of *object.Object) (name, text string) {
+	o := of.Object("error")
+	return o.String("name"), cmp.Or(o.Object("data").String("message"), o.String("name"))
+}
+
+// reply emits a message of the assistant: a call of the model, and the calls of tools that it asked for.
+func (d *reader) reply(m *message) {
+	s, c := d.session, &m.call
+	name, text := failure(m.Object)
+	c.ID, c.Run, c.Variant, c.Start = m.id, m.String("parentID"), m.String("variant"), event.Moment{Time: m.created}
+	c.Model, c.Provider, c.StopReason = m.String("modelID"), m.String("providerID"), m.String("finish")
+	c.Failed, c.Cancelled, c.Error = text != "", name == "MessageAbortedError", text
+	c.At, c.Currency = transcript.Later(cmp.Or(m.completed, m.last), m.created), "USD"
+	if c.Usage, c.Cost = m.usage(); c.Tools != nil {
+		c.ModelCall = 0 // it ended before they began
+	}
+	for _, r := range m.retries {
+		s.Discard(r)
+	}
+	if !s.Call(*c) {
+		return
+	}
+	switch {
+	case c.Cancelled:
+		s.Over(c.At, event.RunResult{Status: spans.RunStatusCancelled})
+	case text != "":
+		s.Over(c.At, event.RunResult{Status: spans.RunStatusError, Error: text})
+	case !m.completed.IsZero() && c.StopReason != "tool-calls":
+		s.Over(c.At, event.RunResult{})
+	}
+}
+
+// tool reads a call and its result.
+func (d *reader) tool(p, state, when *object.Object) (t transcript.Tool) {
+	t.ID, t.Name, t.Args = p.String("callID"), p.String("tool"), state.Raw("input")
+	t.At = transcript.Time(when.Raw("start"))
+	status, meta := state.String("status"), state.Object("metadata")
+	if status != "completed" && status != "error" {
+		return t
+	}
+	r := &transcript.Result{CallID: t.ID, Name: t.Name, At: transcript.Time(when.Raw("end"))}
+	r.Truncated, t.Result = meta.Bool("truncated"), r
+	if child := cmp.Or(meta.String("sessionId"), meta.String("sessionID")); child != d.session.Session {
+		r.ChildSessionID = child
+	}
+	text := state.Raw("output")
+	if status == "error" {
+		text = state.Raw("error")
+		fail(r, state.String("error"))
+	} else if exit := meta.Int("exit"); exit != nil && *exit != 0 {
+		r.Outcome, r.Error = spans.OutcomeError, "exit code "+strconv.FormatInt(*exit, 10)
+	}
+	if r.Result = text; state.Has("attachments") {
+		r.Result = input.Members("output", text, "attachments", state.Raw("attachments"))
+	}
+	return t
+}
+
+// refusals are what the error of a call says that a person or a rule refused, with the reason or the rules.
+var refusals = transcript.Refusals{
+	{Text: regexp.MustCompile(`^The user rejected permission`), Source: "user-rejected"},
+	{Text: regexp.MustCompile(`^The user has specified a rule which prevents you`), Source: "permission-rule"},
+}
+
+// fail says why a call failed: it was refused, stopped, or an error.
+func fail(r *transcript.Result, text string) {
+	r.Outcome, r.Error, r.Denied = spans.OutcomeError, text, refusals.Find(text)
+	if _, list, ok := strings.Cut(text, "["); r.Denied != nil && ok { // the rules; the last one that denies counts
+		rules, _ := object.Parse([]byte(`{"rules":[` + list + "}"))
+		for _, rule := range rules.Objects("rules") {
+			if rule.String("action") == "deny" {
+				r.Denied.Pattern, r.Denied.Reason = rule.String("pattern"), ""
+			}
+		}
+	} else if strings.HasPrefix(text, "Tool execution aborted") {
+		r.Outcome = spans.OutcomeCancelled
+	}
+}
+
+// compact emits a compaction: the message that asked for it, and m, its summary, whose tokens are no turn's.
+func (d *reader) compact(m *message) {
+	s := d.session
+	asked := cmp.Or(s.compaction, m)
+	s.compaction = nil
+	c := event.Compaction{Kind: spans.CompactionKindSummary, Start: event.Moment{Time: asked.created}, Trigger: asked.asks}
+	res := event.CompactionResult{End: event.Moment{Time: m.completed}, Currency: "USD", Target: asked.tail}
+	res.Usage, res.Cost = m.usage()
+	if _, text := failure(m.Object); text != "" {
+		res.Applied, res.Reason = new(false), text
+	} else if m.text != nil {
+		res.Applied, res.Summary = new(true), m.text
+	}
+	d.begin(event.RunInfo{ID: asked.id, Continuation: spans.ContinuationCompaction}, asked, "")
+	s.Compact(asked.id, m.completed, c, res)
+	s.End(m.completed, event.RunResult{})
 }
 
 // RecogniseDocument returns why an input is an export, which may be cut; empty when it is none.

@@ -258,23 +258,25 @@ func (f File) Side(path string) []byte {
 		return nil
 	}
 	defer root.Close()
-	text, _ := ReadIn(root, name, MaxSide)
-	return text
+	if text := ReadIn(root, name, MaxSide); len(text) <= MaxSide {
+		return text
+	}
+	return nil
 }
 
-// ReadIn returns a file below a folder, nil where it is none or a symbolic link. It reports true for one of more than
-// most bytes.
-func ReadIn(root *os.Root, name string, most int) (text []byte, tooLong bool) {
+// ReadIn returns a file below a folder, nil where it is none or a symbolic link. Of one of more than most bytes it
+// returns one byte more than these.
+func ReadIn(root *os.Root, name string, most int) []byte {
 	file, err := openIn(root, name)
 	if err != nil {
-		return nil, false
+		return nil
 	}
 	defer file.Close()
-	text, err = io.ReadAll(io.LimitReader(file, int64(most)+1))
-	if err != nil || len(text) > most {
-		return nil, err == nil
+	text, err := io.ReadAll(io.LimitReader(file, int64(most)+1))
+	if err != nil {
+		return nil
 	}
-	return text, false
+	return text
 }
 
 // openIn opens a regular file below a folder.

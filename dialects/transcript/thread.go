@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"regexp"
+	"slices"
 	"strconv"
 	"time"
 
@@ -42,9 +43,19 @@ type Call struct {
 	Trigger spans.Trigger
 	// Run is the id of the run that begins where none is open. Variant is that of the model.
 	Run, Variant string
-	// Blocks are further blocks of the reply. Reply, if set, is the whole reply and replaces them.
-	Blocks [][]byte
-	Reply  []byte
+	// Blocks are further blocks of the reply. Said, if it is not nil, are the blocks that stand before them, of a reply
+	// that has the ID; they replace those of earlier records. Reply, if set, is the whole reply and replaces them all.
+	Blocks, Said [][]byte
+	Reply        []byte
+	// Tools are tool calls that the record has. The time of the record stands for times that they lack.
+	Tools []Tool
+}
+
+// Tool is a tool call, and its result if it is over.
+type Tool struct {
+	event.ToolCall
+	At     time.Time
+	Result *Result
 }
 
 // Result is the end of a tool call.
@@ -258,7 +269,7 @@ func (t *Thread) Call(c Call) bool {
 			c.ResponseID = c.ID
 		}
 		t.turn = &turn{Call: c, tools: map[string]string{}}
-		t.turn.Blocks = nil
+		t.turn.Blocks, t.turn.Tools = nil, nil
 	}
 	u := t.turn
 	u.StopReason, u.Model, u.Cost = cmp.Or(c.StopReason, u.StopReason), cmp.Or(c.Model, u.Model), cmp.Or(c.Cost, u.Cost)
@@ -271,6 +282,16 @@ func (t *Thread) Call(c Call) bool {
 	for _, b := range c.Blocks {
 		if t.holds(len(b)) {
 			u.Blocks = append(u.Blocks, bytes.Clone(b))
+		}
+	}
+	if c.Said != nil {
+		u.Said = c.Said
+	}
+	for _, u := range c.Tools {
+		t.Tool(u.ToolCall, cmp.Or(u.At, c.At))
+		if r := u.Result; r != nil {
+			r.At = cmp.Or(r.At, c.At)
+			t.Result(*r)
 		}
 	}
 	return true
@@ -444,6 +465,9 @@ func (t *Thread) End(at time.Time, res event.RunResult) {
 	t.prev, t.run, t.over, t.discarded = t.run, "", event.RunResult{}, nil
 }
 
+// Cut ends the open run as Over says; one that was cut off is aborted.
+func (t *Thread) Cut() { t.End(time.Time{}, event.RunResult{Status: spans.RunStatusAborted}) }
+
 // close ends the open turn.
 func (t *Thread) close() {
 	if u := t.turn; u != nil {
@@ -455,9 +479,12 @@ func (t *Thread) close() {
 
 // reply returns the reply so far; nil when there is none.
 func (u *turn) reply() *event.Message {
-	raw := u.Reply
-	if raw == nil && len(u.Blocks) > 0 {
-		raw = input.Members("role", "assistant", "content", input.Array(u.Blocks))
+	raw, id, blocks := u.Reply, "", u.Blocks
+	if u.Said != nil {
+		id, blocks = u.ID, slices.Concat(u.Said, blocks)
+	}
+	if raw == nil && len(blocks) > 0 {
+		raw = input.Members("id", id, "role", "assistant", "content", input.Array(blocks))
 	}
 	if raw == nil || rawjson.Valid(raw, rawjson.MaxDepth) != nil {
 		return nil

@@ -89,20 +89,20 @@ const usual = 8
 
 // Parse reads one line, which must be one JSON object in UTF-8 and nothing else. The error is a *rawjson.SyntaxError,
 // or says that the line is no object.
-func Parse(text []byte) (*Object, error) { return ParseAt("", text) }
-
-// ParseAt is Parse for an object whose problems have paths that begin with path.
-func ParseAt(path string, text []byte) (*Object, error) {
-	o := &Object{path: path}
+func Parse(text []byte) (*Object, error) {
+	o := new(Object)
 	o.line = &o.own
 	return o, o.parse(text)
 }
 
 // Parse makes o what the function Parse returns, in the memory of o and of the objects inside it: those are no longer
 // valid.
-func (o *Object) Parse(text []byte) error {
+func (o *Object) Parse(text []byte) error { return o.ParseAt("", text) }
+
+// ParseAt is Parse for an object whose problems have paths that begin with path.
+func (o *Object) ParseAt(path string, text []byte) error {
 	o.own = line{again: true, inner: o.own.inner}
-	o.line, o.path, o.members = &o.own, "", o.members[:0]
+	o.line, o.path, o.members = &o.own, path, o.members[:0]
 	return o.parse(text)
 }
 
