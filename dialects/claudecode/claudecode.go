@@ -503,7 +503,7 @@ func (d *file) assistant(r *row) {
 			continue
 		}
 		call, args := o.String("id"), o.Raw("input")
-		r.t.Tool(event.ToolCall{ID: call, Name: o.String("name"), Args: args}, r.at)
+		r.t.Tool(transcript.Tool{ToolCall: event.ToolCall{ID: call, Name: o.String("name"), Args: args}}, r.at)
 		if text := object.Of("", args).String("prompt"); text != "" && call != "" {
 			l := transcript.Link{Session: r.t.Session, Run: r.t.Run(), Call: call}
 			d.Spawn(r.t.Session, callName+call, l)

@@ -245,7 +245,7 @@ func (t *thread) settle() {
 	c.Blocks = nil
 	for _, u := range c.tools {
 		if taken {
-			t.Tool(u.ToolCall, u.At)
+			t.Tool(transcript.Tool{ToolCall: u.ToolCall}, u.At)
 		}
 		if u.Args = nil; u.done {
 			t.Result(u.Result)

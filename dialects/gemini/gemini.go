@@ -84,15 +84,8 @@ type session struct {
 	before  time.Time       // that of all before the message at hand
 	met     []string        // ids of prompts and replies, in order
 	context []event.Message // injected before the next prompt
-	turn    turn
-}
-
-// turn is the last reply of the run at hand; its id is empty before the first one.
-type turn struct {
-	id         string
-	said, uses [][]byte        // blocks of the reply
-	calls      map[string]bool // of tools, by id
-	failed     bool            // it has nothing
+	reply   string          // id of the last one of the run at hand; empty before that
+	failed  bool            // it has nothing
 }
 
 // line reads one line: the head of a session, a message, a change, or a rewind.
@@ -208,7 +201,7 @@ func (s *session) message(o *object.Object) {
 		s.user(id, at, content)
 		s.keep("user.unknown_keys", o)
 	case "gemini":
-		s.reply(id, at, content, o)
+		s.replied(id, at, content, o)
 		s.keep("gemini.unknown_keys", o)
 	default:
 		switch said := transcript.Text(content); {
@@ -235,9 +228,9 @@ func (s *session) user(id string, at time.Time, content []byte) {
 	said, results := transcript.Text(content), false
 	for _, p := range transcript.Parts(content) {
 		r := p.Object("functionResponse")
-		if results = results || r != nil; r != nil && s.turn.id != "" && !s.turn.calls[r.String("id")] {
+		if results = results || r != nil; r != nil && s.reply != "" && !s.Knows(r.String("id")) {
 			s.d.First(s.Session, refused+r.String("id")) // its arguments are not known
-			s.tool(r, at)
+			s.Tool(s.tool(r, at), at)
 		}
 	}
 	switch {
@@ -274,17 +267,18 @@ func (s *session) inject(id string, at time.Time, content []byte) {
 	s.context = append(s.context[max(0, len(s.context)+1-maxMessages):], m)
 }
 
-// endRun ends the run at hand, if there is one, as Over says. One that was cut off is aborted.
+// endRun ends the run at hand, if there is one.
 func (s *session) endRun() {
-	s.End(time.Time{}, event.RunResult{Status: spans.RunStatusAborted})
-	s.turn = turn{}
+	s.Cut()
+	s.reply = ""
 }
 
-// reply reads a message of the model, which stands again when it has grown. One that has nothing but calls of tools and
-// no tokens belongs to the reply before it.
-func (s *session) reply(id string, at time.Time, content []byte, o *object.Object) {
-	u := &s.turn
-	said, usage, calls := blocks(content), usageOf(o.Object("tokens")), o.Objects("toolCalls")
+// replied reads a message of the model, which stands again when it has grown. One that has nothing but calls of tools
+// and no tokens belongs to the reply before it.
+func (s *session) replied(id string, at time.Time, content []byte, o *object.Object) {
+	calls, said := o.Objects("toolCalls"), blocks(content)
+	call := transcript.Call{At: at, Start: event.Bound(s.before), TurnResult: event.TurnResult{Model: o.String("model"),
+		Usage: usageOf(o.Object("tokens"))}}
 	speaks := len(said) > 0
 	for i, t := range o.Objects("thoughts") {
 		thought := t.String("description")
@@ -293,39 +287,38 @@ func (s *session) reply(id string, at time.Time, content []byte, o *object.Objec
 		}
 		said = slices.Insert(said, i, transcript.Block("thinking", thought))
 	}
-	empty := usage == nil && len(said) == 0
-	if empty && len(calls) > 0 && u.id != "" && u.id != id {
-		id = u.id
-	} else {
-		if id == "" || id != u.id {
-			*u = turn{id: id, calls: map[string]bool{}, failed: true}
+	empty := call.Usage == nil && len(said) == 0
+	if !empty || len(calls) == 0 || s.reply == "" || s.reply == id {
+		if id == "" || id != s.reply {
+			s.reply, s.failed = id, true
 			s.met = append(s.met[max(0, len(s.met)+1-maxMessages):], id)
 		}
-		u.said, u.failed = said, u.failed && empty && len(calls) == 0
-	}
-	for _, c := range calls {
-		if !u.calls[c.String("id")] {
-			u.uses = append(u.uses, input.Members("type", "tool_use", "id", c.Raw("id"), "name", c.Raw("name"),
-				"input", c.Raw("args")))
+		if s.failed = s.failed && empty && len(calls) == 0; !s.failed {
+			call.Said = append([][]byte{}, said...)
 		}
 	}
-	call := transcript.Call{ID: id, At: at, Start: event.Bound(s.before), TurnResult: event.TurnResult{
-		Model: o.String("model"), Usage: usage, Failed: u.failed}}
-	if !u.failed {
-		call.Reply = input.Members("id", id, "role", "assistant", "content",
-			input.Array(append(slices.Clip(u.said), u.uses...)))
+	for _, c := range calls {
+		t := s.tool(c, at)
+		t.Block = input.Members("type", "tool_use", "id", c.Raw("id"), "name", c.Raw("name"), "input", t.Args)
+		call.Tools = append(call.Tools, t)
 	}
-	if !s.Call(call) {
+	if call.ID, call.Failed = s.reply, s.failed; !s.Call(call) {
 		return
 	}
 	switch {
-	case u.failed:
+	case s.failed:
 		s.Over(time.Time{}, event.RunResult{Status: spans.RunStatusError})
-	case speaks && len(u.calls)+len(calls) == 0:
+	case speaks && s.Idle():
 		s.Over(time.Time{}, event.RunResult{})
 	}
-	for _, c := range calls {
-		s.tool(c, at)
+	for _, t := range call.Tools {
+		switch r := t.Result; {
+		case r == nil:
+		case r.Outcome == spans.OutcomeCancelled:
+			s.Over(time.Time{}, cancelled)
+		case r.Outcome == "" && t.Name == "complete_task" && s.parent != "":
+			s.Over(time.Time{}, event.RunResult{})
+		}
 	}
 }
 
@@ -342,18 +335,17 @@ var refusals = transcript.Refusals{
 
 // tool reads a call of a tool as it was last seen, or the result that a message of the user has of one that was
 // refused. The result is {output}, {error}, or any other value.
-func (s *session) tool(c *object.Object, at time.Time) {
-	id, name, status := c.String("id"), c.String("name"), c.String("status")
-	s.turn.calls[id] = true
-	s.Tool(event.ToolCall{ID: id, Name: name, Args: c.Raw("args"), Start: event.Bound(at)}, at)
-	r := transcript.Result{CallID: id, Name: name, At: s.see(transcript.Later(at, c.Time("timestamp")))}
+func (s *session) tool(c *object.Object, at time.Time) (t transcript.Tool) {
+	t.ID, t.Name, t.Args, t.Start = c.String("id"), c.String("name"), c.Raw("args"), event.Bound(at)
+	r := &transcript.Result{CallID: t.ID, Name: t.Name, At: s.see(transcript.Later(at, c.Time("timestamp")))}
 	if child := c.String("agentId"); child != s.Session {
 		r.ChildSessionID = child
 	}
 	ended := false
-	if r.Outcome, ended = outcomes[status]; !ended && !c.Has("response") { // it runs, or waits
-		return
+	if r.Outcome, ended = outcomes[c.String("status")]; !ended && !c.Has("response") { // it runs, or waits
+		return t
 	}
+	t.Result = r
 	if list := transcript.Parts(c.Raw("result")); len(list) == 1 && list[0].Has("functionResponse") {
 		c = list[0].Object("functionResponse")
 	}
@@ -370,12 +362,7 @@ func (s *session) tool(c *object.Object, at time.Time) {
 	if r.Outcome != "" {
 		r.Denied = refusals.Find(r.Error)
 	}
-	switch taken := s.Result(r); {
-	case taken && r.Outcome == spans.OutcomeCancelled:
-		s.Over(time.Time{}, cancelled)
-	case status == "success" && name == "complete_task" && s.parent != "":
-		s.Over(time.Time{}, event.RunResult{})
-	}
+	return t
 }
 
 // set reads a change of the session. A list of messages repeats the history, after a compaction, or after it took
@@ -384,7 +371,7 @@ func (s *session) set(o *object.Object) {
 	s.see(o.Time("lastUpdated"))
 	list := o.Objects("messages")
 	compacted, run := false, s.Run()
-	here := run == "" || s.turn.id != "" || list == nil
+	here := run == "" || s.reply != "" || list == nil
 	for _, m := range list {
 		id, said := m.String("id"), ""
 		here = here || id == run
@@ -410,7 +397,7 @@ func (s *session) set(o *object.Object) {
 	}
 	if !here && !compacted {
 		s.End(s.last, cancelled)
-		s.turn = turn{}
+		s.reply = ""
 	}
 	s.facts(o)
 }

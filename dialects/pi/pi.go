@@ -173,16 +173,16 @@ func (s *session) reply(id string, raw []byte, m *object.Object, at time.Time) {
 	}
 	c.Cancelled = c.StopReason == "aborted"
 	c.Failed = c.Cancelled || c.StopReason == "error"
+	for _, b := range m.Objects("content") {
+		if b.String("type") == "toolCall" {
+			c.Tools = append(c.Tools, transcript.Tool{ToolCall: event.ToolCall{ID: b.String("id"), Name: b.String("name"),
+				Args: b.Raw("arguments"), Type: "function"}})
+		}
+	}
 	if !s.Call(c) {
 		return
 	}
-	s.idle = true
-	for _, b := range m.Objects("content") {
-		if b.String("type") == "toolCall" {
-			s.idle = false
-			s.Tool(event.ToolCall{ID: b.String("id"), Name: b.String("name"), Args: b.Raw("arguments"), Type: "function"}, at)
-		}
-	}
+	s.idle = c.Tools == nil
 	if c.Failed {
 		status := map[bool]spans.RunStatus{true: spans.RunStatusCancelled, false: spans.RunStatusError}[c.Cancelled]
 		s.Over(at, event.RunResult{Status: status, Word: c.StopReason, Error: c.Error})

@@ -51,11 +51,12 @@ type Call struct {
 	Tools []Tool
 }
 
-// Tool is a tool call, and its result if it is over.
+// Tool is a tool call, and its result if it is over. Block, if set, is a block of the reply that stands for it.
 type Tool struct {
 	event.ToolCall
 	At     time.Time
 	Result *Result
+	Block  []byte
 }
 
 // Result is the end of a tool call.
@@ -279,22 +280,23 @@ func (t *Thread) Call(c Call) bool {
 	if c.Reply != nil {
 		u.Reply = bytes.Clone(c.Reply)
 	}
-	for _, b := range c.Blocks {
-		if t.holds(len(b)) {
-			u.Blocks = append(u.Blocks, bytes.Clone(b))
-		}
-	}
 	if c.Said != nil {
 		u.Said = c.Said
 	}
+	for _, b := range c.Blocks {
+		t.block(b)
+	}
 	for _, u := range c.Tools {
-		t.Tool(u.ToolCall, cmp.Or(u.At, c.At))
-		if r := u.Result; r != nil {
-			r.At = cmp.Or(r.At, c.At)
-			t.Result(*r)
-		}
+		t.Tool(u, c.At)
 	}
 	return true
+}
+
+// block adds a block to the reply of the open turn.
+func (t *Thread) block(b []byte) {
+	if b != nil && t.holds(len(b)) {
+		t.turn.Blocks = append(t.turn.Blocks, bytes.Clone(b))
+	}
 }
 
 // holds reports whether the open turn may keep n bytes more.
@@ -324,18 +326,33 @@ func Counts(u *event.Usage) [6]*int64 {
 	return [...]*int64{&u.Input, &u.Output, &u.Reasoning, &u.CacheRead, &u.CacheWrite, &u.Total}
 }
 
-// Tool begins a tool call of the open turn, or of the run without one. A call that is known is not begun again.
-func (t *Thread) Tool(c event.ToolCall, at time.Time) {
+// Tool begins a tool call of the open turn, or of the run without one, and ends it if it is over. At stands for times
+// that it lacks. A call that is known is not begun again.
+func (t *Thread) Tool(u Tool, at time.Time) {
 	if t.skip || t.run == "" {
 		return
 	}
-	if t.goesOn(); t.turn != nil {
-		if _, known := t.turn.tools[c.ID]; known && c.ID != "" {
-			return
+	t.goesOn()
+	if !t.Knows(u.ID) || u.ID == "" {
+		if t.turn != nil {
+			t.block(u.Block)
+			t.turn.tools[u.ID] = cmp.Or(u.Name, "tool")
 		}
-		t.turn.tools[c.ID] = cmp.Or(c.Name, "tool")
+		t.d.Emit(&event.ToolStarted{Meta: t.meta(cmp.Or(u.At, at)), ToolCall: u.ToolCall})
 	}
-	t.d.Emit(&event.ToolStarted{Meta: t.meta(at), ToolCall: c})
+	if r := u.Result; r != nil {
+		r.At = cmp.Or(r.At, at)
+		t.Result(*r)
+	}
+}
+
+// Knows reports whether the open turn has that tool call.
+func (t *Thread) Knows(call string) bool {
+	if t.turn == nil {
+		return false
+	}
+	_, known := t.turn.tools[call]
+	return known
 }
 
 // Result ends a tool call of the open turn. It reports false where that turn has no such call open: the record is then
@@ -483,7 +500,7 @@ func (u *turn) reply() *event.Message {
 	if u.Said != nil {
 		id, blocks = u.ID, slices.Concat(u.Said, blocks)
 	}
-	if raw == nil && len(blocks) > 0 {
+	if raw == nil && (len(blocks) > 0 || u.Said != nil) {
 		raw = input.Members("id", id, "role", "assistant", "content", input.Array(blocks))
 	}
 	if raw == nil || rawjson.Valid(raw, rawjson.MaxDepth) != nil {
