@@ -3,12 +3,16 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -16,6 +20,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/otelagent/otelagent/backend/inspect"
+	"github.com/otelagent/otelagent/dialects"
 	"github.com/otelagent/otelagent/dialects/transcript"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
@@ -207,4 +212,346 @@ func (a *app) imports(ctx context.Context, o *importOptions) error {
 		progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionSetDescription("reading"),
 		progressbar.OptionFullWidth(), progressbar.OptionSetVisibility(e.bytes > 0 && isTerminal(a.stderr)))
 	return im.run(ctx)
+}
+
+// agentFiles are the sessions of one agent.
+type agentFiles struct {
+	dialect  dialects.Dialect
+	finder   transcript.Finder
+	families []transcript.Family
+	said     map[string]bool     // what was left out
+	todo     []transcript.Family // those that import is to read
+	to       *delivery           // of import; nil before it reads any
+}
+
+// agents returns those that keep their sessions: all, or the ones of these names.
+func agents(names ...string) (list []*agentFiles) {
+	for _, d := range dialects.All() {
+		if d.Layout != nil && (len(names) == 0 || slices.Contains(names, d.Name)) {
+			list = append(list, &agentFiles{dialect: d, finder: transcript.Finder{Layout: *d.Layout}, said: map[string]bool{}})
+		}
+	}
+	return list
+}
+
+func agentNames() string {
+	var names []string
+	for _, f := range agents() {
+		names = append(names, f.dialect.Name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// find looks for sessions in files and folders, and names what is left out, once. A link to one of these is the user's
+// own.
+func (f *agentFiles) find(a *app, paths ...string) {
+	var there []string
+	for _, path := range paths {
+		if path, err := filepath.EvalSymlinks(path); err == nil {
+			there = append(there, path)
+		}
+	}
+	var problems []error
+	f.families, problems = f.finder.Find(there...)
+	for _, err := range problems {
+		if text := err.Error(); !f.said[text] {
+			f.said[text] = true
+			a.say("%s: left out: %s", f.dialect.Name, text)
+		}
+	}
+}
+
+func (f *agentFiles) source(x transcript.Family) source {
+	return source{name: x.Files[0].Path, dialect: f.dialect, family: &x, written: extentOf(x).last}
+}
+
+// transcripts returns the sessions of coding agents in a folder, or in a file that is compressed: one source a family.
+// Of other names it returns none.
+func (o *sendOptions) transcripts(a *app, name string) (list []source, err error) {
+	info, err := os.Stat(name)
+	if err != nil || !info.IsDir() && filepath.Ext(name) != ".zst" {
+		return nil, err
+	}
+	var only []string
+	if o.From != auto && o.From != "" {
+		only = []string{o.From}
+	}
+	for _, f := range agents(only...) {
+		f.find(a, name)
+		for _, x := range f.families {
+			list = append(list, f.source(x))
+		}
+		if len(f.families) > 0 {
+			o.say(a, "%s: %s (%s)", name, f.dialect.Name, count(extentOf(f.families...).sessions, "session"))
+		}
+	}
+	switch {
+	case len(list) == 0:
+		return nil, fmt.Errorf("%s has no sessions of %s", name, agentNames())
+	case o.Follow:
+		return nil, fmt.Errorf("--follow is for a file of lines; 'otelagent import --follow' reads the folders of agents")
+	}
+	return list, nil
+}
+
+// companions makes a transcript on its own a family with the files of its session, such as those of its sub-agents.
+func (s *source) companions(a *app) {
+	list := agents(s.dialect.Name)
+	if list == nil || s.grows != nil || !isRegular(s.name) {
+		return
+	}
+	f := list[0]
+	if s.database {
+		f.families = []transcript.Family{{Files: []transcript.File{{Path: s.name, Head: transcript.Head{ID: s.name}}}}}
+	} else {
+		f.find(a, s.name)
+	}
+	if len(f.families) == 1 {
+		s.family = &f.families[0]
+	}
+}
+
+const (
+	// saveEvery is how often the state is saved meanwhile.
+	saveEvery = 5 * time.Second
+	// followEvery is how often the files of agents are looked at.
+	followEvery = time.Second
+	// quietTime is how long a family that is followed may be quiet before it is closed.
+	quietTime = 30 * time.Minute
+	// maxFollowed bounds the families that are followed at a time.
+	maxFollowed = 256
+)
+
+// importer reads families into a target.
+type importer struct {
+	*app
+	o      *importOptions
+	state  *importState
+	agents []*agentFiles
+	pump   *pump
+	bar    *progressbar.ProgressBar
+	silent int  // sessions that have no prompt
+	failed bool // files were not read
+}
+
+// importer returns an importer that has looked for the sessions of agents.
+func (a *app) importer(o *importOptions) (*importer, error) {
+	state, err := readImportState(o)
+	if err != nil {
+		return nil, err
+	}
+	im := &importer{app: a, o: o, state: state, agents: agents(o.agents...),
+		pump: &pump{app: a, o: &o.sendOptions, in: &sources{}, families: map[string]*family{}}}
+	im.look()
+	return im, nil
+}
+
+// look finds the families of all agents, and those to be read.
+func (im *importer) look() {
+	home, _ := os.UserHomeDir()
+	old := func(f transcript.Family) bool { return extentOf(f).last.Before(im.o.after) }
+	for _, f := range im.agents {
+		f.find(im.app, f.dialect.Layout.Roots(os.Getenv, home)...)
+		f.families = slices.DeleteFunc(f.families, old)
+		f.todo = slices.DeleteFunc(slices.Clone(f.families), im.state.has)
+	}
+}
+
+// run reads what is to be read, and with --follow what agents write then, until ctx ends. A database makes the
+// summaries of its sessions at the end.
+func (im *importer) run(ctx context.Context) (err error) {
+	sending, ended := context.WithCancel(context.WithoutCancel(ctx))
+	defer ended()
+	im.pump.quit = ctx.Done()
+	im.agents = slices.DeleteFunc(im.agents, func(f *agentFiles) bool { return len(f.todo) == 0 && !im.o.follow })
+	for _, f := range im.agents {
+		if f.to, err = im.pump.delivery(sending, im.o.tracer, f.dialect.Name); err != nil {
+			return err
+		}
+	}
+	err = im.read(ctx)
+	interrupted := ctx.Err() != nil
+	im.report()
+	follow := im.o.follow && err == nil && !interrupted
+	if follow {
+		im.say("waiting for what agents write; Ctrl-C stops")
+	}
+	for tick := time.Tick(followEvery); follow && err == nil && ctx.Err() == nil; {
+		select {
+		case <-ctx.Done():
+		case <-tick:
+			im.look()
+			err = im.read(ctx)
+		}
+	}
+	for name := range im.pump.families {
+		im.pump.end(name)
+	}
+	for _, f := range im.agents {
+		if err == nil {
+			err = im.flush(f)
+		}
+		if ended := f.to.end(ctx); err == nil && ctx.Err() == nil {
+			err = im.delivered(f, ended)
+		}
+	}
+	switch {
+	case err != nil || follow:
+		return err
+	case interrupted:
+		return errors.New("interrupted; the next import reads the rest")
+	case ctx.Err() != nil:
+		im.say("stopped; the command that reads these sessions next makes the summaries that are missing")
+	case im.failed || im.pump.rejected > 0:
+		return &exitError{Code: exitPartial}
+	}
+	return nil
+}
+
+// report says what was read.
+func (im *importer) report() {
+	_ = im.bar.Clear()
+	spans := int64(0)
+	for _, f := range im.agents {
+		spans += f.to.providers.Stats().Exported
+	}
+	if spans > 0 {
+		im.say("read %s as %s into %s", count(len(im.pump.sessions), "session"), count(int(spans), "span"), im.o.at.name)
+	}
+	if im.silent > 0 {
+		im.say("%s without a prompt: left out", count(im.silent, "session"))
+	}
+	if n := im.pump.rejected - maxRejected; n > 0 {
+		im.say("and %s", count(int(n), "more rejected line"))
+	}
+	if n := im.pump.over.Outside; n > 0 {
+		im.say("%s outside of runs are left out", count(int(n), "record"))
+	}
+}
+
+// read reads the families that are to be read.
+func (im *importer) read(ctx context.Context) error {
+	for name, f := range im.pump.families {
+		if time.Since(f.last) > quietTime {
+			im.pump.end(name)
+		}
+	}
+	for _, f := range im.agents {
+		saved := time.Now()
+		for i, family := range f.todo {
+			s, before := f.source(family), len(im.pump.sessions)
+			s.live = im.o.follow && len(im.pump.families) < maxFollowed && time.Since(s.written) < quietTime &&
+				!slices.ContainsFunc(family.Files, func(f transcript.File) bool { return filepath.Ext(f.Path) != ".jsonl" })
+			err := im.pump.source(f.to, s, im.pump.eventsOf(s))
+			switch {
+			case ctx.Err() != nil || f.to.providers.Stats().Failed > 0:
+				return im.flush(f)
+			case err != nil:
+				im.say("%s: left out: %v", family.Files[0].Path, err)
+				note(im.state.failed, family)
+				im.failed = true
+			default:
+				note(im.state.read, family)
+				if there := extentOf(family).sessions; family.Files[0].Since.IsZero() { // else others may be up to date
+					im.silent += max(0, there-len(im.pump.sessions)+before)
+				}
+			}
+			_ = im.bar.Add64(extentOf(family).bytes)
+			if i == len(f.todo)-1 || time.Since(saved) > saveEvery {
+				if err := im.flush(f); err != nil {
+					return err
+				}
+				saved = time.Now()
+			}
+		}
+	}
+	return nil
+}
+
+// flush waits until everything is delivered.
+func (im *importer) flush(f *agentFiles) error {
+	return im.delivered(f, f.to.providers.ForceFlush(context.Background()))
+}
+
+// delivered saves the state when everything is delivered, and returns why it is not.
+func (im *importer) delivered(f *agentFiles, err error) error {
+	if err = firstError(f.to.failure(), err); err != nil {
+		return fmt.Errorf("not delivered: %w", plainly(err, f.to.target.name))
+	}
+	return im.state.save()
+}
+
+// importState remembers, for each target, how the files were that were read.
+type importState struct {
+	Format  int                         `json:"format"` // 1
+	Targets map[string]map[string]stamp `json:"targets"`
+
+	path         string
+	read, failed map[string]stamp // those of the target, and those that cannot be read now
+}
+
+// stamp is a file as it was found before it was read.
+type stamp struct {
+	Size     int64 `json:"size"`
+	Modified int64 `json:"modified_ns"`
+}
+
+func stampOf(f transcript.File) stamp { return stamp{f.Size, f.Modified.UnixNano()} }
+
+// maxState bounds the file of the state.
+const maxState = 256 << 20
+
+// readImportState reads the file of --state. One that is damaged is an error, so that it is not replaced. Where the
+// database is not there, nothing was read.
+func readImportState(o *importOptions) (*importState, error) {
+	s := &importState{Format: 1, Targets: map[string]map[string]stamp{}, path: o.state, failed: map[string]stamp{}}
+	f, err := os.Open(s.path)
+	if err == nil {
+		err = json.NewDecoder(io.LimitReader(f, maxState)).Decode(s)
+		_ = f.Close()
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) || s.Format != 1 || s.Targets == nil {
+		return nil, fmt.Errorf("--state %s cannot be read: remove it, and everything is read again", s.path)
+	}
+	target := o.at.name
+	if path, err := filepath.Abs(target); err == nil && o.at.file {
+		target = path
+	}
+	target += " " + o.Capture + " " + o.Tenant
+	_, err = os.Stat(o.at.name)
+	if s.read = s.Targets[target]; s.read == nil || o.at.file && errors.Is(err, fs.ErrNotExist) {
+		s.read = map[string]stamp{}
+		s.Targets[target] = s.read
+	}
+	return s, nil
+}
+
+// has reports whether the family was read as it is now, or cannot be read, and notes when files that have grown were
+// read before.
+func (s *importState) has(f transcript.Family) bool {
+	all := true
+	for i, file := range f.Files {
+		now, was := stampOf(file), s.read[file.Path]
+		if all = all && (was == now || s.failed[file.Path] == now); was.Modified != 0 && was.Size <= now.Size {
+			f.Files[i].Since = time.Unix(0, was.Modified)
+		}
+	}
+	return all
+}
+
+// note remembers how the files of a family are.
+func note(in map[string]stamp, f transcript.Family) {
+	for _, file := range f.Files {
+		in[file.Path] = stampOf(file)
+	}
+}
+
+// save writes the file, whole or not at all.
+func (s *importState) save() error {
+	err := firstError(os.MkdirAll(filepath.Dir(s.path), 0o700),
+		writeFile(s.path, func(w io.Writer) error { return json.NewEncoder(w).Encode(s) }))
+	if err != nil {
+		return fmt.Errorf("--state: %w", err)
+	}
+	return nil
 }
