@@ -49,8 +49,7 @@ const (
 	maxPrompts = 128      // of each
 	maxCall    = 32 << 20 // bytes of items that a call may hold before it is a turn
 	maxTools   = 1024     // tool calls of a model call that are known
-	// maxRefusal is the length of the longest text of a call that was refused.
-	maxRefusal = 2048
+	maxRefusal = 2048     // length of the longest text of a call that was refused
 )
 
 // Layout says where Codex keeps its rollouts.
@@ -101,9 +100,7 @@ func (t *thread) line(o *object.Object, _ []byte) string {
 	}
 	switch {
 	case t.Thread == nil:
-		if o.Failed() == 0 {
-			o.Fail("", "want a line of type session_meta before it")
-		}
+		o.Fail("", "want a line of type session_meta with an id before it")
 	case t.copied(typ, p, payload, o.Count("ordinal")):
 		if p.String("type") == "token_count" {
 			t.total = t.counts(p.Object("info").Object("total_token_usage"))
@@ -123,8 +120,8 @@ func (t *thread) line(o *object.Object, _ []byte) string {
 // copied reports whether a line is one of the parent that a sub-agent inherited, and notes whether it is a copy.
 func (t *thread) copied(typ string, p *object.Object, payload []byte, ordinal *int64) bool {
 	switch {
-	case t.parent != "" && (ordinal != nil && *ordinal < t.own || t.at.Before(t.born) || p.String("thread_id") != "" &&
-		typ == "token_usage_record" && p.String("thread_id") != t.Session):
+	case t.parent != "" && (ordinal != nil && t.own != nil && *ordinal < *t.own || t.at.Before(t.born) ||
+		typ == "token_usage_record" && p.Has("thread_id") && p.String("thread_id") != t.Session):
 		return true
 	case ordinal != nil:
 		t.link(strconv.AppendInt([]byte(t.Session+" "), *ordinal, 10))
@@ -135,12 +132,11 @@ func (t *thread) copied(typ string, p *object.Object, payload []byte, ordinal *i
 	}
 	t.link(t.chain, []byte(typ), payload)
 	owner, _ := t.e.First(t.Session, "line "+string(t.chain))
-	copying := owner != "" && owner != t.Session
-	if t.copying && !copying && t.parent == "" {
+	was := t.copying
+	if t.copying = owner != "" && owner != t.Session; was && !t.copying && t.parent == "" {
 		t.leave(t.Split) // a copy, from what the fork adds to it
 	}
-	t.copying = copying
-	return copying && t.parent != ""
+	return t.copying && t.parent != ""
 }
 
 // meta begins a thread with its first line.
@@ -152,16 +148,16 @@ func (t *thread) meta(p *object.Object, payload []byte) {
 	spawn := object.Of("", object.Of("", object.Of("", p.Raw("source")).Raw("subagent")).Raw("thread_spawn"))
 	t.Thread, t.born, t.forked = e.Thread(id, ""), p.Time("timestamp"), p.String("forked_from_id")
 	t.provider, t.based = p.String("model_provider"), p.Has("history_base")
+	t.own = p.Count("subagent_history_start_ordinal")
 	t.parent = cmp.Or(p.String("parent_thread_id"), spawn.String("parent_thread_id"))
-	if role := spawn.String("agent_role"); builtIn[role] {
-		t.agent = role
-	}
-	if n := p.Count("subagent_history_start_ordinal"); n != nil {
-		t.own = *n
+	if role := spawn.String("agent_role"); slices.Contains([]string{"default", "explorer", "worker", "awaiter"}, role) {
+		t.agent = role // users cannot name these
 	}
 	above := cmp.Or(t.parent, t.forked, id)
 	root, _ := e.Met("thread " + above)
-	t.orphan = root == "" && t.forked != "" && t.parent == "" && !t.based
+	if root == "" && t.parent == "" && !t.based {
+		t.from = t.forked
+	}
 	root = cmp.Or(root, above)
 	e.First(root, "thread "+id)
 	t.link([]byte(root))
@@ -170,9 +166,6 @@ func (t *thread) meta(p *object.Object, payload []byte) {
 	e.Fact(id, "version", p.Raw("cli_version"), t.at)
 	e.Fact(id, "codex.session_meta", payload, t.at)
 }
-
-// builtIn are the roles of agents that users cannot name.
-var builtIn = map[string]bool{"default": true, "explorer": true, "worker": true, "awaiter": true}
 
 // short returns the id of a run or call that has none, from the lines up to it: a copy has the same.
 func (t *thread) short(kind string) string { return kind + "-" + hex.EncodeToString(t.chain[:8]) }
@@ -192,8 +185,8 @@ type thread struct {
 	e *transcript.Decoder
 
 	forked, parent string    // threads that it was forked from, or spawned by
-	orphan         bool      // a fork whose parent was not read
-	own            int64     // ordinal of its first own line
+	from           string    // the first one, where it was not read
+	own            *int64    // ordinal of its first own line; nil where it is not known
 	born           time.Time // when the thread began
 	chain          []byte    // a digest of the lines so far
 	copying        bool      // the last line was a copy
@@ -208,7 +201,7 @@ type thread struct {
 	prompted bool            // a prompt came since the last call
 	asked    time.Time       // when the model was asked last
 	call     call            // that is gathered, or was last; without an id before the first one
-	said     string          // id of the last message of a user
+	said     string          // id of the last message that is no reply
 	recent   [][]string      // runs that a rollback may hide: their ids, and those of their prompts, which may be empty
 
 	records bool         // there are records of usage: totals count nothing
@@ -222,7 +215,6 @@ func (t *thread) record(typ, kind string, p *object.Object, payload []byte) bool
 		return t.item(kind, p, payload)
 	}
 	switch kind {
-	case "session_meta":
 	case "turn_context": // the settings of the model calls that follow
 		t.model, t.effort = p.String("model"), p.String("effort")
 		again := bytes.Equal(payload, t.context)
@@ -238,11 +230,7 @@ func (t *thread) record(typ, kind string, p *object.Object, payload []byte) bool
 		t.start(p.String("turn_id"), p.Object("turn_attribution").String("parent_turn_id"))
 		t.stated = true
 	case "task_complete", "turn_complete":
-		res := event.RunResult{Error: object.Of("", p.Raw("error")).String("message")}
-		if res.Error != "" {
-			res.Status = spans.RunStatusError
-		}
-		t.end(t.at, res)
+		t.end(t.at, event.RunResult{Error: object.Of("", p.Raw("error")).String("message")})
 	case "turn_aborted":
 		t.end(t.at, event.RunResult{Status: spans.RunStatusCancelled, Word: p.String("reason")})
 	case "user_message", "UserMessage":
@@ -259,9 +247,8 @@ func (t *thread) record(typ, kind string, p *object.Object, payload []byte) bool
 		}
 		item := p.Object("item")
 		return t.record(typ, item.String("type"), item, nil)
-	case "AgentMessage", "Reasoning", "ContextCompaction", "HookPrompt", "agent_message", "agent_reasoning",
-		"agent_reasoning_raw_content", "context_compacted", "thread_settings_applied":
-		// response_items and turn_context have them too
+	case "AgentMessage", "Reasoning", "ContextCompaction", "HookPrompt", "agent_message", "agent_reasoning", "session_meta",
+		"agent_reasoning_raw_content", "context_compacted", "thread_settings_applied": // other records have them too
 	case "error":
 		t.Over(time.Time{}, event.RunResult{Status: spans.RunStatusError, Error: p.String("message")})
 		return false
@@ -305,23 +292,17 @@ func (t *thread) begin() {
 		t.task.Inferred = true
 	}
 	r := t.task
-	r.Model, r.Provider, r.Agent, r.ForkParentID = t.model, t.provider, t.agent, t.forked
+	r.Model, r.Provider, r.Agent, r.ForkParentID, r.From = t.model, t.provider, t.agent, t.forked, t.from
 	if o := object.Of("", t.context); o != nil && (!o.Has("turn_id") || o.String("turn_id") == r.ID) {
 		r.Config = t.context
 		r.Rules = input.Members("approval_policy", o.Raw("approval_policy"), "approvals_reviewer",
 			o.Raw("approvals_reviewer"), "sandbox_policy", o.Raw("sandbox_policy"), "permission_profile",
 			o.Raw("permission_profile"))
 	}
-	switch {
-	case t.parent != "":
+	if t.parent != "" {
 		if r.Trigger = spans.TriggerSubAgent; r.ParentID != "" || t.Fresh() {
 			r.ParentSessionID = t.parent
 		}
-	case t.prompted:
-		r.Trigger = spans.TriggerUser
-	}
-	if t.orphan {
-		r.From = t.forked
 	}
 	t.Begin(*r)
 	t.task, t.open = nil, true
@@ -424,9 +405,7 @@ func (t *thread) item(kind string, p *object.Object, payload []byte) bool {
 		}
 		t.asked = t.at
 		t.Message(event.Message{Raw: payload, Role: role, Time: t.at})
-		if role == "user" {
-			t.said = p.String("id")
-		}
+		t.said = p.String("id")
 	case strings.HasSuffix(kind, "_output"):
 		t.settle()
 		t.asked = t.at
@@ -475,11 +454,9 @@ func (t *thread) advance(info *object.Object) {
 	if total == nil {
 		return
 	}
-	before := cmp.Or(t.total, &event.Usage{Rule: total.Rule})
-	known := t.total != nil || !t.based
+	before, known := cmp.Or(t.total, &event.Usage{Rule: total.Rule}), t.total != nil || !t.based
 	t.total = total
-	u := *total
-	again := false // the totals began again
+	u, again := *total, false // the totals began again
 	for i, n := range transcript.Counts(&u) {
 		*n -= *transcript.Counts(before)[i]
 		again = again || *n < 0
@@ -526,14 +503,9 @@ func (t *thread) compacted(p *object.Object) {
 func (c *call) tool(kind string, p *object.Object, at time.Time) {
 	u, r := transcript.Tool{At: at}, &end{begun: at}
 	u.ID, u.Type, u.Name = p.String("call_id"), "function", cmp.Or(p.String("name"), strings.TrimSuffix(kind, "_call"))
-	for _, key := range []string{"arguments", "input", "action"} {
-		if raw := p.Raw(key); raw != nil {
-			u.Args = bytes.Clone(raw)
-			if s, ok := rawjson.String(raw); ok && key == "arguments" && rawjson.Valid([]byte(s), rawjson.MaxDepth) == nil {
-				u.Args = []byte(s)
-			}
-			break
-		}
+	u.Args = bytes.Clone(p.Raw("arguments", "input", "action"))
+	if s := p.Text("arguments"); rawjson.Valid([]byte(s), rawjson.MaxDepth) == nil {
+		u.Args = []byte(s)
 	}
 	if u.ID == "" {
 		u.ID, u.Result, r.At = p.String("id"), &r.Result, at
@@ -609,8 +581,7 @@ func (t *thread) output(p *object.Object, payload []byte) bool {
 	}
 	head, _, _ := strings.Cut(said[:min(len(said), 512)], "\nOutput:")
 	code := exit.FindStringSubmatch(head)
-	meta := inner.Object("metadata").Int("exit_code")
-	success := inner.Bool("success")
+	meta, success := inner.Object("metadata").Int("exit_code"), inner.Bool("success")
 	switch {
 	case code != nil && code[1] != "0", meta != nil && *meta != 0, success != nil && !*success:
 		r.Outcome = cmp.Or(r.Outcome, spans.OutcomeError)

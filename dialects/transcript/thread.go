@@ -464,10 +464,13 @@ func (t *Thread) End(at time.Time, res event.RunResult) {
 	}
 	t.close()
 	t.flush()
-	if o := t.over; o.Status != "" && at.IsZero() {
+	switch o := t.over; {
+	case o.Status != "" && at.IsZero():
 		at, res = o.End.Time, o
-	} else if res.Status == "" {
-		res.Status, res.Error = cmp.Or(o.Status, spans.RunStatusCompleted), cmp.Or(res.Error, o.Error)
+	case res.Status == "" && res.Error != "":
+		res.Status = spans.RunStatusError
+	case res.Status == "":
+		res.Status, res.Error = cmp.Or(o.Status, spans.RunStatusCompleted), o.Error
 	}
 	res.End = event.Moment{Time: at}
 	if at.IsZero() {
