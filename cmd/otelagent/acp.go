@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -27,6 +28,10 @@ const (
 	exitCannotRun = 126
 	exitNotFound  = 127
 )
+
+// passedOn are the signals that otelagent passes on to an agent. SIGPIPE is caught so that an editor that is gone ends
+// the agent in order, and not otelagent before it.
+var passedOn = []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGPIPE}
 
 func (a *app) acpCommand() *cobra.Command {
 	o := sendOptions{From: acp.Dialect}
@@ -59,12 +64,8 @@ command passes signals on to the agent.`,
 			return nil
 		},
 		Annotations: refuses("output"),
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			o.Tenant = a.tenant
-			if o.DB, err = a.oneDatabase(); err != nil {
-				return err
-			}
-			if err := o.check(); err != nil {
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.check(a); err != nil {
 				return err
 			}
 			return a.acp(cmd.Context(), &o, args, verbose)
@@ -93,10 +94,10 @@ func (a *app) acp(ctx context.Context, o *sendOptions, command []string, verbose
 	signals := make(chan os.Signal, 16)
 	// The parent process may have had signals ignored, as nohup does: they stay so, for the agent too.
 	signal.Notify(signals, slices.DeleteFunc(slices.Clone(passedOn), signal.Ignored)...)
-	defer signal.Stop(signals)
 	err = cmd.Start()
 	_ = outW.Close()
 	if err != nil {
+		signal.Stop(signals)
 		code := exitCannotRun
 		if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
 			code = exitNotFound
@@ -117,16 +118,11 @@ func (a *app) acp(ctx context.Context, o *sendOptions, command []string, verbose
 		_, _ = io.Copy(&tapped{a.stdout, tr, acp.ToClient}, struct{ io.Reader }{outR})
 		_ = outR.Close() // the editor reads no more; the agent is to know
 	}()
-	ended := make(chan struct{})
 	go func() {
-		for {
-			select {
-			case s := <-signals:
-				if forwards(s) {
-					_ = cmd.Process.Signal(s)
-				}
-			case <-ended:
-				return
+		for s := range signals {
+			// The keys of a terminal send theirs to all of its programs, so the agent has them already.
+			if key := s == os.Interrupt || s == syscall.SIGQUIT; s != syscall.SIGPIPE && !(key && isTerminal(a.stdin)) {
+				_ = cmd.Process.Signal(s)
 			}
 		}
 	}()
@@ -135,8 +131,8 @@ func (a *app) acp(ctx context.Context, o *sendOptions, command []string, verbose
 	case <-read:
 	case <-time.After(acpRestTime): // the editor does not read, or a child of the agent does not end
 	}
-	close(ended)
 	signal.Stop(signals) // from now on Ctrl-C ends this process
+	close(signals)
 	if f, ok := a.stdout.(*os.File); ok {
 		_ = f.Close() // the editor need not wait for what we have still to send
 	}
@@ -144,10 +140,13 @@ func (a *app) acp(ctx context.Context, o *sendOptions, command []string, verbose
 	switch {
 	case cmd.ProcessState == nil:
 		return waitErr
-	case !cmd.ProcessState.Success():
-		return &exitError{Code: codeOf(cmd.ProcessState)}
+	case cmd.ProcessState.Success():
+		return nil
 	}
-	return nil
+	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return &exitError{Code: 128 + int(status.Signal())}
+	}
+	return &exitError{Code: cmd.ProcessState.ExitCode()}
 }
 
 // tapped shows every piece to a tap before it writes it, so that the tap sees nothing before what it answers.

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/otelagent/otelagent/dialects/acp"
+	"github.com/otelagent/otelagent/dialects/event"
+	"github.com/otelagent/otelagent/spans"
 )
 
 // between runs `otelagent acp` with this test's program as the agent, and returns what the editor writes to, what it
@@ -155,12 +157,19 @@ func TestWireTapNeverWaits(t *testing.T) {
 		for range fit + more {
 			tap.take(acp.ToAgent, line)
 		}
-		if lines, lost, _ := tap.next(); len(lines) != fit || lost[acp.ToAgent] != int64(more*n) {
-			t.Errorf("%d lines of %d bytes are held and %d bytes lost, want %d and %d", len(lines), n, lost, fit, more*n)
+		if lost := tap.lost[acp.ToAgent].Load(); len(tap.lines) != fit || lost != int64(more*n) {
+			t.Errorf("%d lines of %d bytes are held and %d bytes lost, want %d and %d", len(tap.lines), n, lost, fit, more*n)
+		}
+		tap.lines <- nil
+		defects := 0
+		for ev := range tap.events(acp.NewDecoder()) {
+			if d, ok := ev.(*event.DefectFound); ok && d.Code == spans.DefectEventLost {
+				defects++
+			}
 		}
 		tap.take(acp.ToAgent, []byte("{}\n"))
-		if lines, lost, _ := tap.next(); len(lines) != 1 || lost[acp.ToAgent] != 0 {
-			t.Errorf("then %d lines, %d bytes lost", len(lines), lost)
+		if len(tap.lines) != 1 || defects != 1 || tap.dropped != int64(more*n) || tap.lost[acp.ToAgent].Load() != 0 {
+			t.Errorf("then %d lines, %d defects of %d bytes", len(tap.lines), defects, tap.dropped)
 		}
 	}
 }
@@ -175,12 +184,12 @@ func TestWireTapCutsLines(t *testing.T) {
 		text = text[n:]
 	}
 	var got []string
-	lines, _, _ := tap.next()
-	for _, l := range lines {
-		if l.long {
-			l.text = []byte("(long)")
+	close(tap.lines)
+	for l := range tap.lines {
+		if l.TooLong {
+			l.Text = []byte("(long)")
 		}
-		got = append(got, string(l.text))
+		got = append(got, string(l.Text))
 	}
 	if want := "one two (long) three"; strings.Join(got, " ") != want {
 		t.Errorf("lines %q, want %s", got, want)

@@ -60,6 +60,21 @@ func (a *app) databaseOf(at location, st store.Store) *database {
 	return db
 }
 
+// reads is the body of a verb that reads the database, or the recordings, of --db, with current summaries.
+func (a *app) reads(body func(context.Context, *database, []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		db, err := a.open(cmd.Context())
+		if err != nil {
+			return a.hint(args, err)
+		}
+		defer db.close()
+		if err = db.refresh(cmd.Context()); err == nil {
+			err = body(cmd.Context(), db, args)
+		}
+		return a.hint(args, err)
+	}
+}
+
 // oneDatabase is the value of --db for a verb that writes; empty where it is not given.
 func (a *app) oneDatabase() (string, error) {
 	if len(a.dbs) > 1 {
@@ -120,12 +135,8 @@ func (db *database) refresh(ctx context.Context) error {
 	return nil
 }
 
-// severalError says that a database holds several sessions and none was named.
-type severalError struct{ db, one string }
-
-func (e *severalError) Error() string {
-	return fmt.Sprintf("%s holds several sessions: name one of them, such as %s; 'otelagent ls' lists them", e.db, e.one)
-}
+// errSeveral says that a database holds several sessions and none was named.
+var errSeveral = errors.New("holds several sessions")
 
 // only returns the one session of a database, without the sub-agents that another session of it spawned.
 func (db *database) only(ctx context.Context) (string, error) {
@@ -143,7 +154,7 @@ func (db *database) only(ctx context.Context) (string, error) {
 			}
 		}
 		if id != "" {
-			return "", &exitError{exitUsage, &severalError{db.at.name, id}}
+			return "", usagef("%s %w: name one of them, such as %s; 'otelagent ls' lists them", db.at.name, errSeveral, id)
 		}
 		id = s.ID
 	}
@@ -217,23 +228,20 @@ func isRegular(name string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// hint adds to err, about arguments that name no session, whether one of them is a file, or looks like one.
+// hint adds to err, about arguments that name no session, whether the last of them is a file, or looks like one.
 func (a *app) hint(args []string, err error) error {
-	var e *exitError
-	if err == nil || len(a.dbs) > 0 || errors.As(err, &e) && e.Err == nil {
+	if err == nil || len(a.dbs) > 0 || len(args) == 0 || errors.As(err, new(*exitError)) {
 		return err
 	}
-	for _, arg := range args {
-		info, statErr := os.Stat(arg)
-		looksLike := filepath.Ext(arg) != "" || filepath.IsAbs(arg) || strings.HasPrefix(arg, ".")
-		switch {
-		case statErr == nil && info.IsDir():
-			return fmt.Errorf("%w\n%s is a directory", err, arg)
-		case statErr == nil:
-			return fmt.Errorf("%w\n%s is a file: --db reads it", err, arg)
-		case looksLike:
-			return fmt.Errorf("%w\nAnd there is no file %s", err, arg)
-		}
+	arg := args[len(args)-1]
+	info, statErr := os.Stat(arg)
+	switch {
+	case statErr == nil && info.IsDir():
+		err = fmt.Errorf("%w\n%s is a directory", err, arg)
+	case statErr == nil:
+		err = fmt.Errorf("%w\n%s is a file: --db reads it", err, arg)
+	case filepath.Ext(arg) != "" || filepath.IsAbs(arg) || strings.HasPrefix(arg, "."):
+		err = fmt.Errorf("%w\nAnd there is no file %s", err, arg)
 	}
 	return err
 }

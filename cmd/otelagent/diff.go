@@ -137,20 +137,18 @@ func (a *app) diffTarget(ctx context.Context, arg string) (t diff.Target, err er
 		return t, a.hint([]string{ref}, err)
 	}
 	defer db.close()
-	if ref == "" || len(args) == 2 {
-		only, err := db.only(ctx)
-		if ref == "" {
-			ref = only
-		} else if _, _, none := db.Locate(ctx, ref); none != nil && err == nil { // a RUN of the one session that there is
-			ref = only + "/" + ref
-		}
-		if ref == "" {
-			return t, err
-		}
+	if ref == "" || len(args) == 2 || len(a.dbs) > 0 {
 		t.Source = db.at.name
 	}
-	if len(a.dbs) > 0 {
-		t.Source = db.at.name
+	if ref == "" {
+		ref, err = db.only(ctx)
+	} else if _, _, none := db.Locate(ctx, ref); none != nil && len(args) == 2 { // a RUN of the one session that there is
+		if only, err := db.only(ctx); err == nil {
+			ref = only + "/" + ref
+		}
+	}
+	if err != nil {
+		return t, err
 	}
 	key, addr, err := db.Locate(ctx, ref)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"os/signal"
+	"slices"
 	"time"
 
 	"github.com/otelagent/otelagent/backend/inspect"
@@ -26,7 +27,6 @@ var errFollowFile = usagef("want a database: a file is read once")
 // changes reads sessions, each again only when a span of it arrived.
 type changes struct {
 	db   *database
-	load func(context.Context, session.Key) (session.Tree, error)
 	last map[session.Key]readAt
 	// changed says that a session was read since it was set to false.
 	changed bool
@@ -49,7 +49,7 @@ func (c *changes) read(ctx context.Context, key session.Key) (session.Tree, erro
 		return session.Tree{}, err
 	}
 	if !known || v.at != at {
-		if v.tree, err = c.load(ctx, key); err != nil {
+		if v.tree, err = c.db.Read(ctx, key); err != nil {
 			return v.tree, err
 		}
 		c.changed = true
@@ -78,14 +78,7 @@ func (c *changes) related(ctx context.Context, s *session.Session) ([]session.Tr
 // that it is done, or with ctx.
 func (c *changes) watch(ctx context.Context, key session.Key,
 	see func(t session.Tree, now time.Time) (done bool, err error)) error {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
 	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-timer.C:
-		}
 		began := time.Now()
 		c.changed = false
 		t, err := c.read(ctx, key)
@@ -95,7 +88,19 @@ func (c *changes) watch(ctx context.Context, key session.Key,
 		if done, err := see(t, time.Now()); done || err != nil {
 			return err
 		}
-		timer.Reset(max(watchEvery, 4*time.Since(began)))
+		if err := pause(ctx, max(watchEvery, 4*time.Since(began))); err != nil {
+			return err
+		}
+	}
+}
+
+// pause waits, unless ctx ends meanwhile.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
 	}
 }
 
@@ -121,7 +126,7 @@ func (a *app) follow(ctx context.Context, db *database, key session.Key, addr re
 	defer foot.clear()
 	var before string     // the statuses that were printed
 	var arrived time.Time // when the last span did
-	c := &changes{db: db, load: db.Read, last: map[session.Key]readAt{}}
+	c := &changes{db: db, last: map[session.Key]readAt{}}
 	err := c.watch(ctx, key, func(t session.Tree, now time.Time) (bool, error) {
 		only, _, err := addr.Pick(t.Session)
 		if err != nil {
@@ -135,7 +140,7 @@ func (a *app) follow(ctx context.Context, db *database, key session.Key, addr re
 			arrived = now
 		}
 		status := t.StatusAt(now)
-		over := ended(status) || only != nil && only.StatusAt(now) != spans.RunStatusOpen
+		over := slices.Contains(ended, status) || only != nil && only.StatusAt(now) != spans.RunStatusOpen
 		// The last spans of a run may come in several batches.
 		over = over && mode != followForever && (before == "" || now.Sub(arrived) >= settleFor)
 		statuses := string(status)
@@ -158,7 +163,5 @@ func (a *app) follow(ctx context.Context, db *database, key session.Key, addr re
 	return err
 }
 
-// ended reports whether a session waits for its next run.
-func ended(s spans.SessionStatus) bool {
-	return s == spans.SessionStatusIdle || s == spans.SessionStatusError || s == spans.SessionStatusAborted
-}
+// ended are the statuses of a session that waits for its next run.
+var ended = []spans.SessionStatus{spans.SessionStatusIdle, spans.SessionStatusError, spans.SessionStatusAborted}

@@ -30,7 +30,7 @@ func TestFollowKin(t *testing.T) {
 	defer db.close()
 	s, err := db.Tree(t.Context(), session.Key{ID: main})
 	must(t, err)
-	c := &changes{db: db, load: db.Read, last: map[session.Key]readAt{}}
+	c := &changes{db: db, last: map[session.Key]readAt{}}
 	first, err := c.related(t.Context(), s)
 	if err != nil || !c.changed || len(first) != 1 || first[0].ID != child {
 		t.Fatalf("%v %v %v", first, c.changed, err)

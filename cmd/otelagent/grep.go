@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"strings"
 
@@ -34,64 +33,49 @@ Exit codes: 0 found, 1 not found or not read, 2 wrong usage.`,
 		Example: `  otelagent grep "rate limit"
   otelagent grep --ignore-case todo last
   otelagent grep --regexp 'rm -rf? /' --output json | jq -r '.hits[].address'`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 || len(args) > 2 {
-				return a.hint(args, fmt.Errorf("grep wants one TEXT and at most one SESSION, %d arguments given; put quotes "+
-					"around what has spaces", len(args)))
+		Args: wants(1, 2, "grep wants one TEXT and at most one SESSION, %d arguments given; put quotes around what has spaces"),
+		PreRunE: func(*cobra.Command, []string) error {
+			if o.Limit < 0 {
+				return usagef("--limit %d: want a number from 0", o.Limit)
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			o.Text, o.Session = args[0], strings.Join(args[1:], "")
-			return a.hint(args[1:], a.grep(cmd.Context(), o))
-		},
+		RunE: a.reads(func(ctx context.Context, db *database, args []string) error {
+			o.Text, o.Tenant = args[0], a.tenant
+			if len(args) > 1 {
+				key, err := db.Resolve(ctx, args[1])
+				if err != nil {
+					return err
+				}
+				o.Session = key.ID
+			}
+			res, err := search.Run(ctx, db.Store, o)
+			if errors.Is(err, search.ErrText) {
+				flag := ""
+				if o.Regexp {
+					flag = "--regexp: "
+				}
+				return usagef("%s%s", flag, strings.TrimSuffix(err.Error(), ": "+search.ErrText.Error()))
+			}
+			if err == nil {
+				err = a.emit(res, func(w io.Writer, look inspect.Options) error { return inspect.Grep(w, res.Hits, look) })
+			}
+			switch {
+			case err != nil:
+				return err
+			case res.More && o.Limit > 0:
+				a.say("there is more; --limit 0 prints all")
+			case res.More:
+				a.say("there is more: of a session at most %d are printed", search.MaxOfSession)
+			case len(res.Hits) == 0:
+				a.say("nothing like that in what was captured of %s", count(res.Sessions, "session"))
+				return &exitError{Code: exitFailed}
+			}
+			return nil
+		}),
 	}
 	c.Flags().BoolVarP(&o.Regexp, "regexp", "E", false, "TEXT is a regular expression (RE2, as of Go)")
 	c.Flags().BoolVarP(&o.IgnoreCase, "ignore-case", "i", false, "upper and lower case are the same")
 	c.Flags().IntVarP(&o.Limit, "limit", "n", grepLimit, "print at most `N` hits (0: all)")
 	return c
-}
-
-func (a *app) grep(ctx context.Context, o search.Options) error {
-	if o.Limit < 0 {
-		return usagef("--limit %d: want a number from 0", o.Limit)
-	}
-	db, err := a.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer db.close()
-	o.Tenant = a.tenant
-	if o.Session != "" {
-		key, err := db.Find(ctx, o.Session)
-		if err != nil {
-			return err
-		}
-		o.Session = key.ID
-	} else if err := db.refresh(ctx); err != nil { // summaries hold which is newest
-		return err
-	}
-	res, err := search.Run(ctx, db.Store, o)
-	if errors.Is(err, search.ErrText) {
-		flag := ""
-		if o.Regexp {
-			flag = "--regexp: "
-		}
-		return usagef("%s%s", flag, strings.TrimSuffix(err.Error(), ": "+search.ErrText.Error()))
-	}
-	if err == nil {
-		err = a.emit(res, func(w io.Writer, look inspect.Options) error { return inspect.Grep(w, res.Hits, look) })
-	}
-	switch {
-	case err != nil:
-		return err
-	case res.More && o.Limit > 0:
-		a.say("there is more; --limit 0 prints all")
-	case res.More:
-		a.say("there is more: of a session at most %d are printed", search.MaxOfSession)
-	case len(res.Hits) == 0:
-		a.say("nothing like that in what was captured of %s", count(res.Sessions, "session"))
-		return &exitError{Code: exitFailed}
-	}
-	return nil
 }

@@ -117,10 +117,8 @@ func (a *app) checkImport(o *importOptions, captured bool) (err error) {
 		wrong.note(err)
 		o.state = filepath.Join(filepath.Dir(path), "import.json")
 	}
-	o.DB, err = a.oneDatabase()
-	wrong.note(err)
-	o.From, o.Tenant, o.at.name = auto, a.tenant, o.Endpoint
-	wrong.note(o.check())
+	o.From, o.at.name = auto, o.Endpoint
+	wrong.note(o.check(a))
 	if o.Endpoint == "" && len(wrong) == 0 {
 		o.at, err = chooseDatabase(o.DB)
 		wrong.note(err)

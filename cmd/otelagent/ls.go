@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -11,10 +13,13 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/otelagent/otelagent/backend/inspect"
+	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/store"
 )
 
 func (a *app) lsCommand() *cobra.Command {
+	var q store.Query
+	filtered := false
 	c := &cobra.Command{
 		Use:   "ls [TEXT]",
 		Short: "List sessions, the newest first",
@@ -39,13 +44,13 @@ usage.`,
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			q, filtered, err := a.lsQuery(cmd.Flags(), args, time.Now())
-			if err != nil {
-				return err
-			}
-			return a.hint(args, a.ls(cmd.Context(), q, args, filtered))
+		PreRunE: func(cmd *cobra.Command, args []string) (err error) {
+			q, filtered, err = a.lsQuery(cmd.Flags(), args)
+			return err
 		},
+		RunE: a.reads(func(ctx context.Context, db *database, args []string) error {
+			return a.ls(ctx, db, q, args, filtered)
+		}),
 	}
 	f := c.Flags()
 	f.String("agent", "", "of this `AGENT`, by its whole name or id")
@@ -71,7 +76,7 @@ const sinceHelp = "since this `TIME`: a date, a time in RFC 3339, or how long ag
 var archivedModes = map[string]string{"exclude": "no", "include": "1", "only": "only"}
 
 // lsQuery makes the query of the flags; filtered says that it selects fewer than all sessions.
-func (a *app) lsQuery(flags *pflag.FlagSet, args []string, now time.Time) (q store.Query, filtered bool, err error) {
+func (a *app) lsQuery(flags *pflag.FlagSet, args []string) (q store.Query, filtered bool, err error) {
 	q = store.Query{Tenant: a.tenant, Archived: store.ArchivedNot, Search: strings.Join(args, "")}
 	filtered = q.Search != ""
 	flags.Visit(func(f *pflag.Flag) {
@@ -86,66 +91,54 @@ func (a *app) lsQuery(flags *pflag.FlagSet, args []string, now time.Time) (q sto
 			value = archivedModes[value]
 		}
 		filtered = filtered || f.Name != "limit" && value != archivedModes["include"]
-		if e := q.Filter(name, value, now); e != nil {
+		if e := q.Filter(name, value, time.Now()); e != nil {
 			err = usagef("--%s %v", f.Name, e)
 		}
 	})
 	return q, filtered, err
 }
 
-func (a *app) ls(ctx context.Context, q store.Query, args []string, filtered bool) error {
-	db, err := a.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer db.close()
+func (a *app) ls(ctx context.Context, db *database, q store.Query, args []string, filtered bool) error {
 	res, err := db.List(ctx, &q, time.Now())
 	if err != nil {
 		return err
 	}
-	hidden, err := archivedOf(ctx, db, q)
-	if err != nil {
-		return err
+	var hidden []session.Summary
+	if archived := q; q.Archived == store.ArchivedNot && q.After == nil {
+		archived.Archived, archived.Limit = store.ArchivedOnly, mostCounted+1
+		if hidden, err = db.summaries(ctx, archived); err != nil {
+			return err
+		}
 	}
 	switch {
-	case a.json():
-		err = writeJSON(a.stdout, res)
-	case len(res.Sessions) > 0:
-		look := look(a.stdout)
-		for column, on := range map[string]bool{inspect.ListErrors: q.Errors, inspect.ListDenied: q.Denied,
-			inspect.ListCost: q.MinCost > 0} {
-			if on {
-				look.Columns = append(look.Columns, column)
+	case a.json() || len(res.Sessions) > 0:
+		err = a.emit(res, func(w io.Writer, look inspect.Options) error {
+			for column, on := range map[string]bool{inspect.ListErrors: q.Errors, inspect.ListDenied: q.Denied,
+				inspect.ListCost: q.MinCost > 0} {
+				if on {
+					look.Columns = append(look.Columns, column)
+				}
 			}
-		}
-		err = inspect.List(a.stdout, res.Sessions, look)
-	case hidden == 0 && filtered:
+			return inspect.List(w, res.Sessions, look)
+		})
+	case len(hidden) > 0:
+	case filtered:
 		a.say("%v", a.hint(args, fmt.Errorf("no sessions like that in %s", db.at.name)))
-	case hidden == 0:
+	default:
 		err = a.sayNone(ctx, db)
 	}
-	if hidden > 0 && err == nil {
-		n := count(hidden, "archived session")
-		if hidden > mostCounted {
-			n = "more than " + count(mostCounted, "archived session")
+	if n := len(hidden); n > 0 && err == nil {
+		more := ""
+		if n > mostCounted {
+			n, more = mostCounted, "more than "
 		}
-		a.say("not shown: %s; --archived include lists them too", n)
+		a.say("not shown: %s%s; --archived include lists them too", more, count(n, "archived session"))
 	}
 	return err
 }
 
 // mostCounted bounds how many archived sessions are counted.
 const mostCounted = 1000
-
-// archivedOf counts the sessions that a query omits because they are archived.
-func archivedOf(ctx context.Context, db *database, q store.Query) (n int, err error) {
-	if q.Archived != store.ArchivedNot || q.After != nil {
-		return 0, nil
-	}
-	q.Archived, q.Limit = store.ArchivedOnly, mostCounted+1
-	list, err := db.summaries(ctx, q)
-	return len(list), err
-}
 
 // sayNone logs that there is no session, and the tenants that have some.
 func (a *app) sayNone(ctx context.Context, db *database) error {
@@ -155,20 +148,18 @@ func (a *app) sayNone(ctx context.Context, db *database) error {
 		if err != nil {
 			return err
 		}
-		if len(others) == most {
-			others = append(others, "...")
+		if others = append(others, strconv.Quote(t)); len(others) > most {
+			others[most] = "..."
 			break
 		}
-		others = append(others, fmt.Sprintf("%q", t))
 	}
-	if len(others) == 0 {
+	switch {
+	case len(others) == 0:
 		a.say("no sessions in %s yet", db.at.name)
-		return nil
+	case db.Tenant == "":
+		a.say("no sessions in %s; there are some of --tenant %s", db.at.name, strings.Join(others, ", "))
+	default:
+		a.say("no sessions of %q in %s; there are some of --tenant %s", db.Tenant, db.at.name, strings.Join(others, ", "))
 	}
-	whose := ""
-	if db.Tenant != "" {
-		whose = fmt.Sprintf(" of %q", db.Tenant)
-	}
-	a.say("no sessions%s in %s; there are some of --tenant %s", whose, db.at.name, strings.Join(others, ", "))
 	return nil
 }

@@ -59,6 +59,13 @@ func (w *wrongs) when(bad bool, format string, args ...any) {
 	}
 }
 
+// oneOf adds a line where a value that is given is none of those allowed.
+func (w *wrongs) oneOf(name, value string, allowed ...string) {
+	last := len(allowed) - 1
+	w.when(value != "" && !slices.Contains(allowed, value), "%s %s: want %s or %s", name, value,
+		strings.Join(allowed[:last], ", "), allowed[last])
+}
+
 func (w *wrongs) note(err error) {
 	if err != nil {
 		*w = append(*w, err.Error())

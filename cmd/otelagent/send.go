@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -82,13 +81,10 @@ Exit codes: 0 everything was read and delivered, 1 not delivered or not read,
   my-agent | otelagent send --live --capture content -`,
 		Args:        cobra.ArbitraryArgs,
 		Annotations: refuses("output"),
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			o.Files, o.Tenant = args, a.tenant
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.Files = args
 			cmd.Flags().Visit(func(f *pflag.Flag) { o.given = append(o.given, f.Name) })
-			if o.DB, err = a.oneDatabase(); err != nil {
-				return err
-			}
-			if err := o.check(); err != nil {
+			if err := o.check(a); err != nil {
 				return err
 			}
 			return a.send(cmd.Context(), o)
@@ -122,24 +118,21 @@ func (o *sendOptions) target(ctx context.Context) (*target, error) {
 				otelsetup.WithSampler(sdktrace.AlwaysSample()))
 			return t, nil
 		}
-		if o.Protocol != "" {
-			t.opts = append(t.opts, otelsetup.WithProtocol(otelsetup.Protocol(o.Protocol)))
+		env := "OTEL_EXPORTER_OTLP_TRACES_"
+		if os.Getenv(env+"ENDPOINT") == "" {
+			env = "OTEL_EXPORTER_OTLP_"
 		}
-		for _, name := range []string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"} {
-			if t.name = os.Getenv(name); o.Endpoint != "" || t.name == "" {
-				continue
+		if t.name = os.Getenv(env + "ENDPOINT"); o.Endpoint != "" || t.name == "" {
+			t.name = cmp.Or(o.Endpoint, "http://127.0.0.1:4317")
+			if o.Endpoint == "" && cmp.Or(o.Protocol, os.Getenv("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"),
+				os.Getenv("OTEL_EXPORTER_OTLP_PROTOCOL")) == string(otelsetup.HTTP) {
+				t.name = "http://127.0.0.1:4318"
 			}
-			if u, err := url.Parse(t.name); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-				return nil, usagef("%s=%s: want http://HOST:PORT or https://HOST:PORT", name, t.name)
-			}
-			return t, nil
+			t.opts = append(t.opts, otelsetup.WithEndpoint(t.name))
+		} else if !strings.HasPrefix(t.name, "http://") && !strings.HasPrefix(t.name, "https://") {
+			return nil, usagef("%sENDPOINT=%s: want http://HOST:PORT or https://HOST:PORT", env, t.name)
 		}
-		t.name = cmp.Or(o.Endpoint, "http://127.0.0.1:4317")
-		if o.Endpoint == "" && cmp.Or(o.Protocol, os.Getenv("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"),
-			os.Getenv("OTEL_EXPORTER_OTLP_PROTOCOL")) == string(otelsetup.HTTP) {
-			t.name = "http://127.0.0.1:4318"
-		}
-		t.opts = append(t.opts, otelsetup.WithEndpoint(t.name))
+		t.opts = append(t.opts, otelsetup.WithProtocol(otelsetup.Protocol(o.Protocol)))
 		return t, nil
 	}
 	at, err := locate("--db", o.DB)

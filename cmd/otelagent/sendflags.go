@@ -63,19 +63,10 @@ type captureRule struct {
 	Capture string `yaml:"capture"`
 }
 
-// The values of metrics and span_names.
+// The values of metrics, in addition to auto.
 const (
-	metricsAuto   = "auto"
-	metricsOn     = "on"
-	metricsOff    = "off"
-	namesExact    = "exact"
-	namesDetailed = "detailed"
-)
-
-// The values of --input-tokens.
-const (
-	includesCache = "includes-cache"
-	excludesCache = "excludes-cache"
+	metricsOn  = "on"
+	metricsOff = "off"
 )
 
 // auto is the value of --from for a dialect that is recognised.
@@ -87,7 +78,7 @@ func (o *sendOptions) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.Agent, "agent", "", "`NAME` of the agent, where the input names none")
 	f.StringVar(&o.Provider, "provider", "", "`NAME` of the provider, where the input names none")
 	f.StringVar(&o.InputTokens, "input-tokens", "", "`RULE` for reported input tokens, where the input has none: "+
-		includesCache+" or "+excludesCache)
+		"includes-cache or excludes-cache")
 	f.StringVar(&o.Capture, "capture", "none", "`LEVEL` of content to send: none, digests or content")
 	f.StringVar(&o.Redact, "redact", "",
 		"redact content by the rules in this `FILE` (docs/redaction.md), or by the built-in set: default")
@@ -130,24 +121,21 @@ var captureLevels = map[string]otelagent.Capture{
 	"none": otelagent.CaptureNone, "digests": otelagent.CaptureDigests, "content": otelagent.CaptureContent,
 }
 
-// check reads the configuration, and names everything that is wrong with it and with the flags.
-func (o *sendOptions) check() error {
+// check completes the options from the shared flags and the configuration, and names everything that is wrong.
+func (o *sendOptions) check(a *app) (err error) {
+	o.Tenant = a.tenant
+	if o.DB, err = a.oneDatabase(); err != nil {
+		return err
+	}
 	var wrong wrongs
-	oneOf := func(name, value string, allowed ...string) {
-		if value != "" && !slices.Contains(allowed, value) {
-			last := len(allowed) - 1
-			wrong.addf("%s %s: want %s or %s", name, value, strings.Join(allowed[:last], ", "), allowed[last])
-		}
-	}
-	oneOf("--capture", o.Capture, "none", "digests", "content")
-	if _, known := dialects.Named(o.From); !known && o.From != auto {
-		wrong.addf("--from %s: want %s or %s", o.From, auto, strings.Join(dialects.Names(), ", "))
-	}
+	wrong.oneOf("--capture", o.Capture, "none", "digests", "content")
+	_, known := dialects.Named(o.From)
+	wrong.when(!known && o.From != auto, "--from %s: want %s or %s", o.From, auto, strings.Join(dialects.Names(), ", "))
 	file := len(o.Files) > 0 && o.Files[0] != "-"
 	wrong.when(o.Follow && (len(o.Files) != 1 || !file), "--follow wants one file")
 	wrong.when(o.Now && (o.Follow || !file), "--now is for files that have ended")
-	oneOf("--input-tokens", o.InputTokens, includesCache, excludesCache)
-	oneOf("--protocol", o.Protocol, string(otelsetup.GRPC), string(otelsetup.HTTP))
+	wrong.oneOf("--input-tokens", o.InputTokens, "includes-cache", "excludes-cache")
+	wrong.oneOf("--protocol", o.Protocol, string(otelsetup.GRPC), string(otelsetup.HTTP))
 	if o.DB != "" {
 		_, err := locate("--db", o.DB)
 		wrong.note(err)
@@ -161,15 +149,15 @@ func (o *sendOptions) check() error {
 		"- stands for standard input and cannot be mixed with files")
 	wrong.when(o.Live && (o.Replay || file && !o.Follow), "%s", notLive)
 	o.load(&wrong)
-	oneOf("metrics", o.Metrics, metricsAuto, metricsOn, metricsOff)
+	wrong.oneOf("metrics", o.Metrics, auto, metricsOn, metricsOff)
 	wrong.when(o.Metrics == metricsOn && o.DB != "", "metrics on wants a collector: a database takes no metrics")
 	var profiles []string
 	for _, p := range spans.Profiles() {
 		profiles = append(profiles, string(p))
 	}
-	oneOf("profile", o.Profile, profiles...)
-	oneOf("span_names", o.SpanNames, namesExact, namesDetailed)
-	oneOf("block_scope", o.BlockScope, "session", "run")
+	wrong.oneOf("profile", o.Profile, profiles...)
+	wrong.oneOf("span_names", o.SpanNames, "exact", "detailed")
+	wrong.oneOf("block_scope", o.BlockScope, "session", "run")
 	wrong.when(o.Heartbeat != 0 && o.Heartbeat < time.Second, "heartbeat %v: want 1s or more", o.Heartbeat)
 	wrong.when(o.MaxBlockBytes < 0, "max_block_bytes %d: want 0 or more", o.MaxBlockBytes)
 	if n := o.MaxSpanBytes; n != nil && (*n < 64<<10 || *n > 3<<20) {
@@ -192,14 +180,8 @@ const notLive = "--live is for an agent at work: a pipe, or one file with --foll
 
 // inputSettings are those of a decoder.
 func (o *sendOptions) inputSettings(live bool) input.Settings {
-	s := input.Settings{Live: live, Session: o.Session, Agent: o.Agent, Provider: o.Provider}
-	switch o.InputTokens {
-	case includesCache:
-		s.Rule = spans.UsageRuleIncludesCache
-	case excludesCache:
-		s.Rule = spans.UsageRuleExcludesCache
-	}
-	return s
+	return input.Settings{Live: live, Session: o.Session, Agent: o.Agent, Provider: o.Provider,
+		Rule: spans.UsageRule(strings.ReplaceAll(o.InputTokens, "-", "_"))}
 }
 
 // tracerOptions are the options of a tracer. The flags must have been checked; reading the rules of --redact may fail.
@@ -207,7 +189,7 @@ func (o *sendOptions) tracerOptions() ([]otelagent.Option, error) {
 	opts := []otelagent.Option{writer.WithDerivedIDs, func(c *writer.Config) {
 		c.Capture, c.PerRun = captureLevels[o.Capture], o.BlockScope == "run"
 		c.MaxBlockBytes = o.MaxBlockBytes
-		c.Detailed, c.Profile = o.SpanNames == namesDetailed, spans.Profile(o.Profile)
+		c.Detailed, c.Profile = o.SpanNames == "detailed", spans.Profile(o.Profile)
 		if n := o.PreviewBytes; n != nil {
 			c.PreviewBytes = cmp.Or(*n, -1)
 		}
@@ -221,18 +203,11 @@ func (o *sendOptions) tracerOptions() ([]otelagent.Option, error) {
 			c.CaptureFor = o.captureFor
 		}
 	}}
-	switch o.Redact {
-	case "":
-	case redactDefault:
-		opts = append(opts, otelagent.WithRedactor(redact.Defaults()))
-	default:
-		rules, err := loadRules(o.Redact)
-		if err != nil {
-			return nil, err
-		}
+	rules, err := loadRules(o.Redact)
+	if rules != nil {
 		opts = append(opts, otelagent.WithRedactor(rules))
 	}
-	return opts, nil
+	return opts, err
 }
 
 // captureFor returns the level of a run. The first rule that matches counts.
@@ -249,8 +224,14 @@ func (o *sendOptions) captureFor(run writer.RunInfo) otelagent.Capture {
 // redactDefault is the value of --redact that names the built-in rules.
 const redactDefault = "default"
 
-// loadRules reads the file of --redact. Its errors are about usage, and name the line.
+// loadRules reads the rules of --redact, nil without. Its errors are about usage, and name the line of a file.
 func loadRules(path string) (*redact.Rules, error) {
+	switch path {
+	case "":
+		return nil, nil
+	case redactDefault:
+		return redact.Defaults(), nil
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, usagef("--redact: %w", err)

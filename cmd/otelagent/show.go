@@ -1,10 +1,10 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -80,11 +80,9 @@ func (a *app) show(ctx context.Context, o *showOptions, args []string) error {
 		return usagef("--follow excludes --output json, --hidden and --prices")
 	}
 	look := look(a.stdout)
-	if o.prices != "" {
-		var err error
-		if look.Prices, err = readPrices(o.prices); err != nil {
-			return err
-		}
+	var err error
+	if look.Prices, err = readPrices(o.prices); err != nil {
+		return err
 	}
 	db, ref, err := a.openArguments(ctx, args)
 	if err != nil {
@@ -92,9 +90,13 @@ func (a *app) show(ctx context.Context, o *showOptions, args []string) error {
 	}
 	defer db.close()
 	if ref == "" {
-		var several *severalError
-		if ref, err = db.only(ctx); errors.As(err, &several) && !a.json() {
-			return a.listSeveral(ctx, db, several)
+		if ref, err = db.only(ctx); errors.Is(err, errSeveral) && !a.json() {
+			list, failed := db.summaries(ctx, store.Query{Tenant: db.Tenant, Limit: mostListed})
+			if failed != nil {
+				return failed
+			}
+			a.say("%v", err)
+			return inspect.List(a.stdout, list, look)
 		}
 		if err != nil {
 			return err
@@ -116,7 +118,7 @@ func (a *app) show(ctx context.Context, o *showOptions, args []string) error {
 		return err
 	}
 	if a.json() {
-		return writeJSON(a.stdout, reader.Narrow(t.Session, run, turn, look.AsOf))
+		return a.emit(reader.Narrow(t.Session, run, turn, look.AsOf), nil)
 	}
 	look.Run, look.Turn, look.Hidden = run, turn, o.hidden
 	if look.Related, err = db.Related(ctx, t.Session, db.Load); err != nil {
@@ -126,19 +128,8 @@ func (a *app) show(ctx context.Context, o *showOptions, args []string) error {
 	if err != nil {
 		return err
 	}
-	w := bufio.NewWriter(a.stdout)
-	return firstError(inspect.Text(w, t, look), w.Flush())
+	return a.emit(nil, func(w io.Writer, _ inspect.Options) error { return inspect.Text(w, t, look) })
 }
 
 // mostListed bounds how many sessions are listed where the user named none.
 const mostListed = 50
-
-// listSeveral lists the newest sessions of a database of which none was named.
-func (a *app) listSeveral(ctx context.Context, db *database, several error) error {
-	list, err := db.summaries(ctx, store.Query{Tenant: db.Tenant, Limit: mostListed})
-	if err != nil {
-		return err
-	}
-	a.say("%v", several)
-	return inspect.List(a.stdout, list, look(a.stdout))
-}

@@ -40,7 +40,7 @@ Exit codes: 0 printed, 1 not found or not read, 2 wrong usage.`,
   otelagent stats --by tool --agent coder
   otelagent stats --prices model_prices_and_context_window.json --output json | jq .total.computed_cost`,
 		Args: func(cmd *cobra.Command, args []string) error { return a.hint(args, noArgs(cmd, args)) },
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		PreRunE: func(*cobra.Command, []string) error {
 			o.By = stats.By(by)
 			if by != "" && !slices.Contains(stats.Bys, o.By) {
 				return usagef("--by %.64q: want model, agent, tool, session or provider", by)
@@ -49,13 +49,10 @@ Exit codes: 0 printed, 1 not found or not read, 2 wrong usage.`,
 			if o.Query.Since, err = parseSince(since); err != nil {
 				return usagef("%w", err)
 			}
-			if prices != "" {
-				if o.Prices, err = readPrices(prices); err != nil {
-					return err
-				}
-			}
-			return a.stats(cmd.Context(), o)
+			o.Prices, err = readPrices(prices)
+			return err
 		},
+		RunE: a.reads(func(ctx context.Context, db *database, _ []string) error { return a.stats(ctx, db, o) }),
 	}
 	c.Flags().StringVar(&by, "by", "", "one group for each `KIND`: model, agent, tool, session, provider")
 	c.Flags().StringVar(&since, "since", "", sinceHelp)
@@ -79,17 +76,9 @@ func parseSince(text string) (time.Time, error) {
 	return t, err
 }
 
-func (a *app) stats(ctx context.Context, o stats.Options) error {
+func (a *app) stats(ctx context.Context, db *database, o stats.Options) error {
 	q := &o.Query
 	all := q.Since.IsZero() && q.Session+q.Agent+q.Model+q.Provider == ""
-	db, err := a.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer db.close()
-	if err := db.refresh(ctx); err != nil {
-		return err
-	}
 	q.Tenant = a.tenant
 	if q.Session != "" {
 		key, err := db.Resolve(ctx, q.Session)
@@ -111,7 +100,11 @@ func (a *app) stats(ctx context.Context, o stats.Options) error {
 	return nil
 }
 
+// readPrices reads the file of --prices, nil without one.
 func readPrices(path string) (*stats.Prices, error) {
+	if path == "" {
+		return nil, nil
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err

@@ -89,49 +89,33 @@ func (a *app) status(ctx context.Context, o *statusOptions, ref string) error {
 		}
 	}
 	deadline := time.Now().Add(o.timeout)
-	key, err := db.findBy(ctx, ref, o, deadline)
+	late := func() bool { return o.timeout > 0 && !time.Now().Before(deadline) }
+	key, err := db.Find(ctx, ref)
+	for len(o.wait) > 0 && errors.Is(err, store.ErrNotFound) && !late() {
+		if err := pause(ctx, watchEvery); err != nil {
+			return err
+		}
+		key, err = db.Find(ctx, ref)
+	}
 	if err != nil {
 		return err
 	}
-	late := false
 	var v inspect.StatusView
-	c := &changes{db: db, last: map[session.Key]readAt{},
-		load: func(ctx context.Context, key session.Key) (session.Tree, error) { // without content
-			s, err := db.Tree(ctx, key)
-			return session.Tree{Session: s}, err
-		}}
-	err = c.watch(ctx, key, func(t session.Tree, now time.Time) (bool, error) {
-		v = inspect.StatusOf(t.Session, now)
-		if len(o.wait) == 0 || slices.Contains(o.wait, string(v.Status)) {
-			return true, nil
-		}
-		late = o.timeout > 0 && !now.Before(deadline)
-		return late, nil
-	})
+	reached := false
+	err = (&changes{db: db, last: map[session.Key]readAt{}}).watch(ctx, key,
+		func(t session.Tree, now time.Time) (bool, error) {
+			v = inspect.StatusOf(t.Session, now)
+			reached = len(o.wait) == 0 || slices.Contains(o.wait, string(v.Status))
+			return reached || late(), nil
+		})
 	if err == nil {
 		err = a.emit(v, func(w io.Writer, _ inspect.Options) error {
 			_, err := fmt.Fprintln(w, v.Status)
 			return err
 		})
 	}
-	if err == nil && late {
+	if err == nil && !reached {
 		err = fmt.Errorf("session %s was not %s within %s", key.ID, strings.Join(o.wait, " or "), o.timeout)
 	}
 	return err
-}
-
-// findBy finds a session; with --wait also one that is not there yet.
-func (db *database) findBy(ctx context.Context, ref string, o *statusOptions, deadline time.Time) (session.Key, error) {
-	for {
-		key, err := db.Find(ctx, ref)
-		late := o.timeout > 0 && !time.Now().Before(deadline)
-		if len(o.wait) == 0 || late || !errors.Is(err, store.ErrNotFound) {
-			return key, err
-		}
-		select {
-		case <-ctx.Done():
-			return key, ctx.Err()
-		case <-time.After(watchEvery):
-		}
-	}
 }
