@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -97,14 +98,10 @@ func builtinConfig(o collectorOptions) string {
 
 // startCollector returns once the collector listens, or says why it does not. It runs until ctx ends or stop is called.
 func startCollector(ctx context.Context, o collectorOptions) (*collector, error) {
-	uri := o.Config
 	watch := &watcher{}
-	if uri == "" {
-		uri = "yaml:" + builtinConfig(o)
-		watch.log = o.Log
-		if o.Log == nil {
-			watch.log = io.Discard
-		}
+	if o.Config == "" {
+		o.Config = "yaml:" + builtinConfig(o)
+		watch.log = cmp.Or(o.Log, io.Discard)
 	}
 	col, err := otelcol.NewCollector(otelcol.CollectorSettings{
 		Factories:               components,
@@ -113,7 +110,7 @@ func startCollector(ctx context.Context, o collectorOptions) (*collector, error)
 		SkipSettingGRPCLogger:   true, // it is one for the process, and senders live here too
 		LoggingOptions:          []zap.Option{zap.WrapCore(watch.wrap), zap.AddStacktrace(zapcore.DPanicLevel)},
 		ConfigProviderSettings: otelcol.ConfigProviderSettings{ResolverSettings: confmap.ResolverSettings{
-			URIs: []string{uri},
+			URIs: []string{o.Config},
 			ProviderFactories: []confmap.ProviderFactory{
 				envprovider.NewFactory(), fileprovider.NewFactory(), yamlprovider.NewFactory(),
 			},
@@ -132,30 +129,28 @@ func startCollector(ctx context.Context, o collectorOptions) (*collector, error)
 			c.err = firstError(watch.fatal(), errors.New("the collector stopped by itself"))
 		}
 	}()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for col.GetState() == otelcol.StateStarting {
+	for col.GetState() != otelcol.StateRunning {
 		select {
 		case <-c.done:
-		case <-tick.C:
-			continue
+			cancel()
+			return nil, startError(firstError(c.err, ctx.Err()))
+		case <-time.After(5 * time.Millisecond):
 		}
-		break
-	}
-	if col.GetState() != otelcol.StateRunning {
-		<-c.done
-		cancel()
-		return nil, startError(firstError(c.err, ctx.Err()))
 	}
 	c.listeners = watch.running()
 	return c, nil
 }
 
-// stop ends the collector and waits until everything it took is stored.
-func (c *collector) stop() error {
-	c.cancel()
+// wait returns when the collector has ended, and everything it took is stored.
+func (c *collector) wait() error {
 	<-c.done
 	return c.err
+}
+
+// stop ends the collector.
+func (c *collector) stop() error {
+	c.cancel()
+	return c.wait()
 }
 
 // addr returns where the collector listens for a protocol.
@@ -186,8 +181,8 @@ func startError(err error) error {
 	return fmt.Errorf("the collector does not start: %s", text)
 }
 
-// watcher is the core of the collector's log. It reads from the log the addresses that the collector listens on, and
-// why it stopped: the collector reports these nowhere else.
+// watcher reads from the collector's log the addresses that it listens on, and why it stopped: the collector reports
+// these nowhere else.
 type watcher struct {
 	log io.Writer // for warnings in lines of otelagent; nil: the collector's own core writes
 
@@ -231,31 +226,25 @@ func (c *watchCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.Ch
 }
 
 func (c *watchCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
-	endpoint, cause, details := "", error(nil), ""
-	for _, f := range fields {
-		if err, ok := f.Interface.(error); ok {
-			cause = err
-			continue
-		}
-		if f.Key == "endpoint" {
-			endpoint = f.String
-		}
-		switch {
-		case f.Type == zapcore.StringType && f.String != "":
-			details += fmt.Sprintf(" %s=%s", f.Key, inspect.ShellWords(f.String))
-		case f.Type == zapcore.Int64Type:
-			details += fmt.Sprintf(" %s=%d", f.Key, f.Integer)
-		}
-	}
 	w := c.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	switch e.Message {
-	case "Starting GRPC server":
-		w.listeners = append(w.listeners, listener{"grpc", endpoint})
-	case "Starting HTTP server":
-		w.listeners = append(w.listeners, listener{"http", endpoint})
-	case "Asynchronous error received, terminating process":
+	line, cause := fmt.Sprintf("otelagent: %s: %s", e.Level, e.Message), error(nil)
+	for _, f := range fields {
+		err, isError := f.Interface.(error)
+		switch {
+		case isError:
+			cause = err
+		case f.Type == zapcore.StringType && f.String != "":
+			line += fmt.Sprintf(" %s=%s", f.Key, inspect.ShellWords(f.String))
+		case f.Type == zapcore.Int64Type:
+			line += fmt.Sprintf(" %s=%d", f.Key, f.Integer)
+		}
+		if protocol := serverStarts[e.Message]; protocol != "" && f.Key == "endpoint" {
+			w.listeners = append(w.listeners, listener{protocol, f.String})
+		}
+	}
+	if e.Message == "Asynchronous error received, terminating process" {
 		w.cause = cause
 	}
 	if w.log == nil && c.Core.Enabled(e.Level) {
@@ -264,10 +253,12 @@ func (c *watchCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
 	if w.log == nil || e.Level < zapcore.WarnLevel || e.Level > zapcore.WarnLevel && !w.up {
 		return nil
 	}
-	line := fmt.Sprintf("otelagent: %s: %s%s", e.Level, e.Message, details)
 	if cause != nil {
 		line += ": " + cause.Error()
 	}
 	_, err := fmt.Fprintln(w.log, inspect.Clean(line))
 	return err
 }
+
+// serverStarts are the messages of the receiver when it listens, and their protocols.
+var serverStarts = map[string]string{"Starting GRPC server": "grpc", "Starting HTTP server": "http"}

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/store/project"
@@ -213,14 +214,13 @@ func TestUpViewer(t *testing.T) {
 	if code != exitFailed || !strings.Contains(said, taken+" is already in use, perhaps by another viewer") {
 		t.Errorf("asked for: exit %d: %s", code, said)
 	}
-	a := &app{stdin: strings.NewReader(""), stdout: io.Discard, stderr: &errs}
+	a := &app{stdin: strings.NewReader(""), stdout: io.Discard, stderr: &errs, dbs: []string{db}}
 	errs.Reset()
-	ended, stop := context.WithCancel(t.Context())
-	at, err := chooseDatabase(db)
+	opened, err := a.open(t.Context())
 	must(t, err)
-	none := make(chan error, 1)
-	err = a.startViewer(ended, at, &upFlags{viewer: viewerOptions{addr: taken}}, none)
-	if stop(); err != nil || <-none != nil || !strings.Contains(errs.String(), "no viewer: "+taken+" is already in use") {
+	var none errgroup.Group
+	err = a.startViewer(t.Context(), &none, &upFlags{viewerOptions: viewerOptions{addr: taken}}, opened)
+	if opened.close(); err != nil || none.Wait() != nil || !strings.Contains(errs.String(), "no viewer: "+taken+" is already in use") {
 		t.Errorf("not asked for: %v: %s", err, errs.String())
 	}
 	cancel()

@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"runtime/debug"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/otelagent/otelagent/backend/inspect"
 	"github.com/otelagent/otelagent/backend/store"
@@ -25,8 +25,8 @@ type upFlags struct {
 	collectorOptions
 	readOnly     bool
 	age, size    string
-	viewer       viewerOptions
 	viewerWanted bool // by the user: its address must be free
+	viewerOptions
 }
 
 func (a *app) upCommand() *cobra.Command {
@@ -74,9 +74,6 @@ agent_session exporter.`,
 			}
 			ctx, stop := untilInterrupted(cmd.Context())
 			defer stop()
-			if f.readOnly {
-				return a.view(ctx, &f)
-			}
 			return a.up(ctx, &f)
 		},
 	}
@@ -93,157 +90,135 @@ agent_session exporter.`,
 	flags.StringVar(&f.size, "max-size", "",
 		"erase the oldest sessions until the database is no larger than this `SIZE`: "+
 			"10GiB, 500MiB (default: no bound)")
-	f.viewer.add(c)
+	f.viewerOptions.add(c)
 	return c
 }
+
+// collecting are the flags of the built-in collector.
+var collecting = []string{"otlp-grpc", "otlp-http", "redact", "max-age", "max-sessions", "max-size"}
 
 // checkUp reads the flags, and names everything that is wrong with them.
 func (a *app) checkUp(f *upFlags, flags *pflag.FlagSet) (err error) {
 	var wrong wrongs
-	collector := []string{"otlp-grpc", "otlp-http", "redact", "max-age", "max-sessions", "max-size"}
-	excluded := func(flag string, others ...string) {
-		others = slices.DeleteFunc(others, func(name string) bool { return !flags.Changed(name) })
-		wrong.when(flags.Changed(flag) && len(others) > 0, "--%s excludes --%s", flag, strings.Join(others, ", --"))
+	for flag, others := range map[string][]string{"config": append(collecting, "tenant", "read-only"), "read-only": collecting} {
+		var given []string
+		for _, other := range others {
+			if flags.Changed(other) {
+				given = append(given, other)
+			}
+		}
+		wrong.when(flags.Changed(flag) && len(given) > 0, "--%s excludes --%s", flag, strings.Join(given, ", --"))
 	}
-	excluded("config", append(slices.Clone(collector), "tenant", "read-only")...)
-	excluded("read-only", collector...)
 	wrong.when(!f.readOnly && flags.Changed("tenant") && a.tenant == "",
 		"--tenant is given, but empty: each sender would name the owner")
+	wrong.when(f.readOnly && f.addr == viewerOff, "--read-only and --viewer off exclude each other")
 	f.Tenant = a.tenant
 	if f.Database, err = a.oneDatabase(); err != nil {
 		return err
 	}
 	if f.age != "" {
-		if f.MaxAge, err = store.ParseAge(f.age); err != nil || f.MaxAge < time.Minute {
-			wrong.addf("--max-age %s: want at least 1m: 30d, 720h", f.age)
-		}
+		f.MaxAge, err = store.ParseAge(f.age)
+		wrong.when(err != nil || f.MaxAge < time.Minute, "--max-age %s: want at least 1m: 30d, 720h", f.age)
 	}
 	wrong.when(f.MaxSessions < 0, "--max-sessions %d: want a number from 0", f.MaxSessions)
 	if f.size != "" {
 		n, err := humanize.ParseBytes(f.size)
-		if f.MaxSizeMiB = int64(n >> 20); err != nil || n < 1<<20 || n > math.MaxInt64 {
-			wrong.addf("--max-size %s: want at least 1MiB: 10GiB, 500MiB", f.size)
-		}
+		f.MaxSizeMiB = int64(n >> 20)
+		wrong.when(err != nil || n < 1<<20 || n > math.MaxInt64, "--max-size %s: want at least 1MiB: 10GiB, 500MiB", f.size)
 	}
-	for _, flag := range [][2]string{{"--otlp-grpc", f.GRPC}, {"--otlp-http", f.HTTP}} {
-		if _, err := net.ResolveTCPAddr("tcp", flag[1]); err != nil {
-			wrong.addf("%s %s: want HOST:PORT, such as 127.0.0.1:4317 (%v)", flag[0], flag[1], err)
-		}
-	}
-	f.viewer.check(&wrong)
+	wrong.address("--otlp-grpc", f.GRPC, "127.0.0.1:4317")
+	wrong.address("--otlp-http", f.HTTP, "127.0.0.1:4317")
+	f.viewerOptions.check(&wrong)
 	f.viewerWanted = f.readOnly || flags.Changed("viewer")
-	if f.Redact != "" && f.Redact != redactDefault {
-		_, err := loadRules(f.Redact)
-		wrong.note(err)
-	}
+	_, err = loadRules(f.Redact)
+	wrong.note(err)
 	return wrong.err()
+}
+
+// address adds a line where a text is no address to listen on.
+func (w *wrongs) address(flag, text, example string) {
+	_, err := net.ResolveTCPAddr("tcp", text)
+	w.when(err != nil, "%s %s: want HOST:PORT, such as %s (%v)", flag, text, example, err)
 }
 
 // memoryGoal is where the garbage collector begins to work more often: less than memory_limiter refuses at. GOMEMLIMIT
 // replaces it.
 const memoryGoal = 640 << 20
 
-// up runs a collector and the viewer until ctx ends.
+// up runs a collector, unless it only reads, and a viewer until ctx ends or one of them fails.
 func (a *app) up(ctx context.Context, f *upFlags) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	g, ctx := errgroup.WithContext(ctx)
 	at, err := chooseDatabase(f.Database)
 	if err != nil {
 		return err
 	}
-	view := f.viewer.addr != viewerOff
-	if f.Config == "" {
+	builtin := f.Config == "" && !f.readOnly
+	if builtin {
 		if os.Getenv("GOMEMLIMIT") == "" {
 			debug.SetMemoryLimit(memoryGoal)
 		}
 		f.Database, f.Password, f.Log = at.dsn, os.Getenv(envPassword), a.stderr
-	} else {
-		view = view && (f.viewerWanted || f.Database != "")
 	}
-	c, err := startCollector(ctx, f.collectorOptions)
-	if err != nil {
-		if ctx.Err() != nil {
-			return nil // stopped before it was up
+	if !f.readOnly {
+		c, err := startCollector(ctx, f.collectorOptions)
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil // stopped before it was up
+			}
+			return err
 		}
-		return err
+		g.Go(c.wait)
+		for _, l := range c.listeners {
+			a.say(map[string]string{"grpc": "OTLP over gRPC on %s", "http": "OTLP over HTTP on http://%s"}[l.Protocol], l.Addr)
+		}
+		if builtin {
+			a.say("sessions are kept in %s", at.name)
+		} else {
+			a.say("running %s", f.Config)
+		}
 	}
-	for _, l := range c.listeners {
-		a.say(map[string]string{"grpc": "OTLP over gRPC on %s", "http": "OTLP over HTTP on http://%s"}[l.Protocol], l.Addr)
-	}
-	if f.Config == "" {
-		a.say("sessions are kept in %s", at.name)
-	} else {
-		a.say("running %s", f.Config)
-	}
-	viewed := make(chan error, 1)
-	if view {
-		err = a.startViewer(ctx, at, f, viewed)
-	} else {
-		viewed <- nil
-	}
-	if err != nil {
-		return firstError(err, c.stop())
+	if f.addr != viewerOff && (f.Config == "" || f.viewerWanted || len(a.dbs) > 0) {
+		db, err := a.open(ctx)
+		if err == nil {
+			defer db.close()
+			err = a.startViewer(ctx, g, f, db)
+		}
+		if err != nil {
+			g.Go(func() error { return err }) // which stops the collector
+			return g.Wait()
+		}
 	}
 	a.say("ready; Ctrl-C stops")
-	if f.Config == "" {
+	if builtin {
 		where := ""
 		if defaulted, _ := chooseDatabase(""); at != defaulted { // that of commands without --db
 			where = " --db " + inspect.ShellWords(at.name)
 		}
 		a.say("list and show sessions with 'otelagent ls%[1]s' and 'otelagent show last%[1]s'", where)
 	}
-	select {
-	case <-ctx.Done():
-	case <-c.done:
-	}
-	if ctx.Err() != nil { // the collector ends with ctx, too
+	g.Go(func() error {
+		<-ctx.Done()
 		a.say("stopping")
-	}
-	cancel() // of the viewer
-	return firstError(c.stop(), <-viewed)
+		return nil
+	})
+	return g.Wait()
 }
 
-// startViewer starts a viewer of the database that a collector writes to. It ends with ctx, and then sends its error to
-// done. Where another program has the default address, the collector runs without a viewer.
-func (a *app) startViewer(ctx context.Context, at location, f *upFlags, done chan<- error) error {
-	db, err := a.openDatabase(ctx, at, true)
-	if err != nil {
+// startViewer starts a viewer that ends with ctx. Where another program has the default address, the collector runs
+// without a viewer.
+func (a *app) startViewer(ctx context.Context, g *errgroup.Group, f *upFlags, db *database) error {
+	url, serve, err := f.viewerOptions.open(ctx, a, db, f.readOnly && a.tenant != "")
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE) && !f.viewerWanted:
+		a.say("no viewer: %s is already in use, perhaps by another one; --viewer 127.0.0.1:0 takes a free port", f.addr)
+		return nil
+	case err != nil:
 		return err
+	case f.readOnly:
+		a.say("the viewer of %s is on %s", db.at.name, url)
+	default:
+		a.say("the viewer is on %s", url)
 	}
-	v, err := f.viewer.open(ctx, a, db, false)
-	if err != nil {
-		db.close()
-		if !f.viewerWanted && errors.Is(err, syscall.EADDRINUSE) {
-			a.say("no viewer: %s is already in use, perhaps by another one; --viewer 127.0.0.1:0 takes a free port",
-				f.viewer.addr)
-			done <- nil
-			return nil
-		}
-		return err
-	}
-	a.say("the viewer is on %s", v.url())
-	go func() {
-		defer db.close()
-		done <- v.handler.Serve(ctx, v.listener)
-	}()
+	g.Go(serve)
 	return nil
-}
-
-// view runs the viewer of a database, or of recordings, until ctx ends.
-func (a *app) view(ctx context.Context, f *upFlags) error {
-	if f.viewer.addr == viewerOff {
-		return usagef("--read-only and --viewer off exclude each other")
-	}
-	db, err := a.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer db.close()
-	v, err := f.viewer.open(ctx, a, db, a.tenant != "")
-	if err != nil {
-		return err
-	}
-	a.say("the viewer of %s is on %s", db.at.name, v.url())
-	a.say("ready; Ctrl-C stops")
-	return v.handler.Serve(ctx, v.listener)
 }

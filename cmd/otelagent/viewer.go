@@ -43,9 +43,7 @@ func (o *viewerOptions) check(wrong *wrongs) {
 	if o.addr == viewerOff {
 		return
 	}
-	if _, err := net.ResolveTCPAddr("tcp", o.addr); err != nil {
-		wrong.addf("--viewer %s: want HOST:PORT, such as %s (%v)", o.addr, web.DefaultAddr, err)
-	}
+	wrong.address("--viewer", o.addr, web.DefaultAddr)
 	for _, l := range [][2]string{{"--link-jaeger", o.jaeger}, {"--link-tempo", o.tempo}} {
 		if err := web.CheckLink(l[1]); l[1] != "" && err != nil {
 			wrong.addf("%s: %v", l[0], err)
@@ -76,11 +74,13 @@ func (o *viewerOptions) token(a *app) (string, error) {
 	return token, nil
 }
 
-// open listens, and makes the viewer. Browsers may use the name of a host in the address.
-func (o *viewerOptions) open(ctx context.Context, a *app, db *database, fixed bool) (*viewing, error) {
+// open listens, and returns the address for a browser and what serves it until ctx ends. Where the viewer listens on
+// every address, that is the loopback one. Browsers may use the name of a host in --viewer.
+func (o *viewerOptions) open(ctx context.Context, a *app, db *database, fixed bool) (
+	url string, serve func() error, err error) {
 	token, err := o.token(a)
 	if err != nil {
-		return nil, err
+		return "", nil, err
 	}
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", o.addr)
@@ -89,11 +89,15 @@ func (o *viewerOptions) open(ctx context.Context, a *app, db *database, fixed bo
 			syscall.EADDRINUSE)
 	}
 	if err != nil {
-		return nil, err
+		return "", nil, err
 	}
+	defer func() {
+		if err != nil {
+			_ = l.Close()
+		}
+	}()
 	if web.NeedsToken(l.Addr()) && token == "" {
-		_ = l.Close()
-		return nil, fmt.Errorf("other machines reach %s, and whoever reaches it reads every session: "+
+		return "", nil, fmt.Errorf("other machines reach %s, and whoever reaches it reads every session: "+
 			"give a token with --token-file or $%s (docs/security.md)", o.addr, envToken)
 	}
 	vo := web.Options{
@@ -107,24 +111,11 @@ func (o *viewerOptions) open(ctx context.Context, a *app, db *database, fixed bo
 	}
 	h, err := web.New(vo)
 	if err != nil {
-		_ = l.Close()
-		return nil, err
+		return "", nil, err
 	}
-	return &viewing{l, h}, nil
-}
-
-// viewing is a viewer that listens.
-type viewing struct {
-	listener net.Listener
-	handler  *web.Handler
-}
-
-// url is the address for a browser. Where the viewer listens on every address it is the loopback one.
-func (v *viewing) url() string {
-	addr := v.listener.Addr().(*net.TCPAddr)
-	host := addr.IP.String()
-	if addr.IP.IsUnspecified() {
+	host, port, err := net.SplitHostPort(l.Addr().String())
+	if ip := net.ParseIP(host); ip.IsUnspecified() {
 		host = "127.0.0.1"
 	}
-	return fmt.Sprintf("http://%s/", net.JoinHostPort(host, fmt.Sprint(addr.Port)))
+	return "http://" + net.JoinHostPort(host, port) + "/", func() error { return h.Serve(ctx, l) }, err
 }

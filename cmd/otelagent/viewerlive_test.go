@@ -39,10 +39,10 @@ func startWatching(tb testing.TB) *watching {
 	must(tb, err)
 	db, err := quiet.openDatabase(ctx, at, true)
 	must(tb, err)
-	v, err := (&viewerOptions{addr: "127.0.0.1:0"}).open(ctx, quiet, db, false)
+	url, serve, err := (&viewerOptions{addr: "127.0.0.1:0"}).open(ctx, quiet, db, false)
 	must(tb, err)
 	served := make(chan error, 1)
-	go func() { served <- v.handler.Serve(ctx, v.listener) }()
+	go func() { served <- serve() }()
 
 	p, err := otelsetup.Setup(ctx, otelsetup.WithEndpoint("http://"+c.addr("grpc")),
 		otelsetup.WithProtocol(otelsetup.GRPC), otelsetup.WithoutGlobal(), otelsetup.WithLive(0))
@@ -51,7 +51,7 @@ func startWatching(tb testing.TB) *watching {
 		otelagent.NewTracer(otelagent.WithTracerProvider(p.TracerProvider()), otelagent.WithLive(p.Live()),
 			otelagent.WithCapture(otelagent.CaptureContent)),
 	)
-	w := &watching{base: strings.TrimSuffix(v.url(), "/")}
+	w := &watching{base: strings.TrimSuffix(url, "/")}
 	w.ctx, w.run = tracer.StartRun(ctx, writer.RunInfo{SessionID: watchedSession, Agent: "coder", Model: "m"})
 	var resp *http.Response
 	for range 500 { // until the run has come
