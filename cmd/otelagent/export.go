@@ -49,6 +49,8 @@ func (a *app) exportCommand() *cobra.Command {
 	}
 	formats := strings.Join(names, ", ")
 	var o exportOptions
+	var format exportFormat
+	var since time.Time
 	c := &cobra.Command{
 		Use:   "export [SESSION | --all | --since TIME] --format FORMAT",
 		Short: "Write sessions in formats of others",
@@ -69,33 +71,28 @@ and --since write one file a session into the directory of --to.`,
 		Args:              cobra.MaximumNArgs(1),
 		Annotations:       refuses("output"),
 		ValidArgsFunction: a.completeSession,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ref := strings.Join(args, "")
+		PreRunE: func(_ *cobra.Command, args []string) (err error) {
 			var wrong wrongs
+			many, ref := o.all || o.since != "", strings.Join(args, "")
 			i := slices.Index(names, o.format)
-			switch {
-			case o.format == "":
-				wrong.addf("--format is missing: want %s", formats)
-			case i < 0:
-				wrong.addf("--format %s: want %s", o.format, formats)
-			case o.strict && !slices.Contains([]string{"json", "jsonl", "csv"}, o.format):
-				wrong.addf("--strict-guide is for json, jsonl and csv")
-			}
-			since, err := parseSince(o.since)
+			wrong.when(o.format == "", "--format is missing: want %s", formats)
+			wrong.when(o.format != "" && i < 0, "--format %s: want %s", o.format, formats)
+			wrong.when(o.strict && !slices.Contains([]string{"json", "jsonl", "csv"}, o.format),
+				"--strict-guide is for json, jsonl and csv")
+			since, err = parseSince(o.since)
 			wrong.note(err)
-			switch many := o.all || o.since != ""; {
-			case many && ref != "":
-				wrong.addf("%s and --all or --since exclude each other", ref)
-			case !many && ref == "":
-				wrong.addf("nothing to write: name a SESSION, or give --all or --since")
-			case many && o.to == "":
-				wrong.addf("several sessions are several files: name their directory with --to")
-			}
+			wrong.when(many && ref != "", "%s and --all or --since exclude each other", ref)
+			wrong.when(!many && ref == "", "nothing to write: name a SESSION, or give --all or --since")
+			wrong.when(many && o.to == "", "several sessions are several files: name their directory with --to")
 			if err := wrong.err(); err != nil {
 				return err
 			}
-			return a.export(cmd.Context(), &o, exportFormats[i], ref, since)
+			format = exportFormats[i]
+			return nil
 		},
+		RunE: a.reads(func(ctx context.Context, db *database, args []string) error {
+			return (&exporting{&o, format, db}).export(ctx, a, strings.Join(args, ""), since)
+		}),
 	}
 	c.Flags().StringVar(&o.format, "format", "", "`FORMAT` to write: "+formats)
 	c.Flags().StringVarP(&o.to, "to", "o", "", "`PATH` of the file, replaced whole, or of a directory, made if it is not "+
@@ -116,78 +113,68 @@ type exporting struct {
 	db     *database
 }
 
-func (a *app) export(ctx context.Context, o *exportOptions, format exportFormat, ref string, since time.Time) error {
-	db, err := a.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer db.close()
-	e := &exporting{o, format, db}
+// export writes the session of ref, or into a directory those with an event since then.
+func (e *exporting) export(ctx context.Context, a *app, ref string, since time.Time) error {
+	var keys []session.Key
 	if ref != "" {
-		key, err := db.Find(ctx, ref)
+		key, err := e.db.Resolve(ctx, ref)
 		if err != nil {
 			return err
 		}
-		return e.one(ctx, key)
-	}
-	if err := db.refresh(ctx); err != nil {
-		return err
-	}
-	list, err := db.summaries(ctx, store.Query{Tenant: a.tenant})
-	if err != nil {
-		return err
-	}
-	var keys []session.Key
-	for _, s := range list {
-		if !s.Last.Before(since) {
-			keys = append(keys, s.Key)
+		keys = append(keys, key)
+	} else {
+		list, err := e.db.summaries(ctx, store.Query{Tenant: a.tenant})
+		if err != nil {
+			return err
+		}
+		for _, s := range list {
+			if !s.Last.Before(since) {
+				keys = append(keys, s.Key)
+			}
 		}
 	}
-	if err := os.MkdirAll(o.to, 0o700); err != nil {
-		return err
+	info, err := os.Stat(e.to)
+	many := ref == "" || strings.HasSuffix(e.to, "/") || err == nil && info.IsDir()
+	if many {
+		if err := os.MkdirAll(e.to, 0o700); err != nil {
+			return err
+		}
 	}
 	var failed []error
-	written, pieces := 0, 0
+	var missing []export.Missing
 	for _, key := range keys {
-		missing, err := e.file(ctx, key, filepath.Join(o.to, fileName(key, format.ending)))
+		path := e.to
+		if many {
+			path = filepath.Join(path, fileName(key, e.format.ending))
+		}
+		pieces, err := e.file(ctx, key, path)
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
+		case err != nil && ref != "":
+			return err
 		case err != nil: // the others are written
 			failed = append(failed, err)
 		default:
-			written++
-			pieces += len(missing)
+			missing = append(missing, pieces...)
 		}
 	}
-	if len(failed) > 0 {
+	written := count(len(keys)-len(failed), "session")
+	switch n := count(len(missing), "piece"); {
+	case len(failed) > 0:
 		const most = 8
 		for _, err := range failed[:min(len(failed), most)] {
 			a.say("%v", err)
 		}
-		return fmt.Errorf("%s of %d were written to %s", count(written, "session"), len(keys), o.to)
-	}
-	a.say("wrote %s to %s", count(written, "session"), o.to)
-	if pieces > 0 {
-		a.say("left out or replaced: %s", count(pieces, "piece"))
+		return fmt.Errorf("%s of %d were written to %s", written, len(keys), e.to)
+	case ref == "":
+		if a.say("wrote %s to %s", written, e.to); len(missing) > 0 {
+			a.say("left out or replaced: %s", n)
+		}
+	case len(missing) > 0:
+		a.say("left out or replaced: %s, the first: %s", n, missing[0])
 	}
 	return nil
-}
-
-// one writes a session to a file or to standard output.
-func (e *exporting) one(ctx context.Context, key session.Key) error {
-	path := e.to
-	if info, err := os.Stat(path); strings.HasSuffix(path, "/") || err == nil && info.IsDir() {
-		if err := os.MkdirAll(path, 0o700); err != nil {
-			return err
-		}
-		path = filepath.Join(path, fileName(key, e.format.ending))
-	}
-	missing, err := e.file(ctx, key, path)
-	if err == nil && len(missing) > 0 {
-		e.db.app.say("left out or replaced: %s, the first: %s", count(len(missing), "piece"), missing[0])
-	}
-	return err
 }
 
 // file writes a session to a path; to standard output where that is empty or "-".

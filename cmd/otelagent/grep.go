@@ -33,7 +33,8 @@ Exit codes: 0 found, 1 not found or not read, 2 wrong usage.`,
 		Example: `  otelagent grep "rate limit"
   otelagent grep --ignore-case todo last
   otelagent grep --regexp 'rm -rf? /' --output json | jq -r '.hits[].address'`,
-		Args: wants(1, 2, "grep wants one TEXT and at most one SESSION, %d arguments given; put quotes around what has spaces"),
+		Args: wants(1, 2, "grep wants one TEXT and at most one SESSION, %d arguments given; "+
+			"put quotes around what has spaces"),
 		PreRunE: func(*cobra.Command, []string) error {
 			if o.Limit < 0 {
 				return usagef("--limit %d: want a number from 0", o.Limit)

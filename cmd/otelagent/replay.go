@@ -28,7 +28,6 @@ type replayFlags struct {
 	form, model, system, send, keyEnv string
 	newSystem                         bool
 	to                                *url.URL // of send
-	timeout                           time.Duration
 }
 
 func (f *replayFlags) add(flags *pflag.FlagSet) {
@@ -60,34 +59,32 @@ func (f *replayFlags) check(wrong *wrongs) {
 		}
 	}
 	wrong.when(f.send == "" && f.keyEnv != "", "--key-env needs --send")
-	wrong.when(f.timeout <= 0, "--timeout is not positive")
 }
 
-// checkReplay prints whether a turn can be asked again.
-func (a *app) checkReplay(t session.Tree, run *session.Run, turn *session.Turn, q *session.Request) error {
-	r, err := inspect.NewReplay(t, run, turn, q, replay.Options{})
-	if err != nil {
-		return err
-	}
-	if err := a.emit(r, r.Text); err != nil || r.Eligible {
-		return err
-	}
-	return &exitError{Code: exitFailed} // the output has the reasons
-}
-
-// replay prints the request of a turn as a body, or sends it.
-func (a *app) replay(ctx context.Context, f *replayFlags, t session.Tree, run *session.Run, turn *session.Turn,
+// replay prints whether a turn can be asked again, or prints its request as a body, or sends that.
+func (a *app) replay(ctx context.Context, f *requestFlags, t session.Tree, run *session.Run, turn *session.Turn,
 	q *session.Request) error {
 	r, err := inspect.NewReplay(t, run, turn, q, replay.Options{})
 	if err != nil {
 		return err
 	}
-	o := replay.Options{API: cmp.Or(message.API(f.form), r.Suggested), Model: f.model, Whole: f.send != ""}
-	if f.newSystem {
-		text, err := a.readText(f.system)
-		if err != nil {
+	if f.check {
+		if err := a.emit(r, r.Text); err != nil || r.Eligible {
 			return err
 		}
+		return &exitError{Code: exitFailed} // the output has the reasons
+	}
+	o := replay.Options{API: cmp.Or(message.API(f.form), r.Suggested), Model: f.model, Whole: f.send != ""}
+	if f.newSystem {
+		read := os.ReadFile
+		if f.system == "-" {
+			read = func(string) ([]byte, error) { return io.ReadAll(a.stdin) }
+		}
+		raw, err := read(f.system)
+		if err != nil {
+			return fmt.Errorf("--system: %w", err)
+		}
+		text := strings.TrimSuffix(strings.TrimSuffix(strings.ToValidUTF8(string(raw), "\uFFFD"), "\n"), "\r")
 		o.System = &text
 	}
 	switch r, err = inspect.NewReplay(t, run, turn, q, o); {
@@ -112,19 +109,6 @@ func (a *app) replay(ctx context.Context, f *replayFlags, t session.Tree, run *s
 		_, err := w.Write(r.Body.Bytes)
 		return err
 	})
-}
-
-// readText returns the text of a file, - for standard input, without the line feed at its end.
-func (a *app) readText(name string) (string, error) {
-	read := os.ReadFile
-	if name == "-" {
-		read = func(string) ([]byte, error) { return io.ReadAll(a.stdin) }
-	}
-	raw, err := read(name)
-	if err != nil {
-		return "", fmt.Errorf("--system: %w", err)
-	}
-	return strings.TrimSuffix(strings.TrimSuffix(strings.ToValidUTF8(string(raw), "\uFFFD"), "\n"), "\r"), nil
 }
 
 // maxAnswer bounds the answer of a provider.
@@ -171,7 +155,7 @@ func (k key) hide(b []byte) []byte {
 }
 
 // resend sends a body and compares the answer with the recorded one.
-func (a *app) resend(ctx context.Context, f *replayFlags, r *inspect.Replay, old *replay.Answer, whole bool) error {
+func (a *app) resend(ctx context.Context, f *requestFlags, r *inspect.Replay, old *replay.Answer, whole bool) error {
 	u, api := replay.Endpoint(r.Body.API, f.to), r.Body.API
 	if api == replay.AsSent {
 		api = r.Suggested

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -20,10 +19,12 @@ import (
 
 // requestFlags say which request, and how it is shown or asked again.
 type requestFlags struct {
-	diff              string
+	addr, other       reader.Address
+	diff              string // address of other
 	provenance, check bool
-	again             replayFlags
-	tool              toolFlags
+	timeout           time.Duration
+	replayFlags
+	toolFlags
 }
 
 func (a *app) requestCommand() *cobra.Command {
@@ -64,39 +65,36 @@ there, and exit 0.`,
 			return nil
 		},
 		ValidArgsFunction: a.completeSession,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			f.again.newSystem, f.tool.args = cmd.Flags().Changed("system"), args[1:]
-			addr, other, err := f.read(args[0], a.json())
-			if err != nil {
-				return err
-			}
-			return a.request(cmd.Context(), &f, addr, other)
+		PreRunE: func(cmd *cobra.Command, args []string) error {
+			f.newSystem, f.args = cmd.Flags().Changed("system"), args[1:]
+			return f.read(args[0], a.json())
 		},
+		RunE: a.reads(func(ctx context.Context, db *database, _ []string) error { return a.request(ctx, db, &f) }),
 	}
 	flags := c.Flags()
 	flags.BoolVar(&f.provenance, "provenance", false,
 		"one line a message: where it came from, size, block, whether it is new")
 	flags.StringVar(&f.diff, "diff", "", "print what changed from the request `OTHER` of the session to this one")
 	flags.BoolVar(&f.check, "check", false, "print whether the turn can be asked again, and which inputs are missing")
-	f.again.add(flags)
-	flags.StringVar(&f.tool.call, "tool", "", "show the tool call `CALL` of the turn: its id, or the name of its tool")
-	flags.StringVar(&f.tool.command, "run", "",
+	f.replayFlags.add(flags)
+	flags.StringVar(&f.call, "tool", "", "show the tool call `CALL` of the turn: its id, or the name of its tool")
+	flags.StringVar(&f.command, "run", "",
 		"with --tool, run `COMMAND` with the input on standard input; its arguments follow --")
-	flags.DurationVar(&f.again.timeout, "timeout", 5*time.Minute, "bound --send and --run by this `TIME`")
+	flags.DurationVar(&f.timeout, "timeout", 5*time.Minute, "bound --send and --run by this `TIME`")
 	return c
 }
 
 // read names everything that is wrong with the flags, and reads the addresses.
-func (f *requestFlags) read(arg string, asJSON bool) (addr, other reader.Address, err error) {
+func (f *requestFlags) read(arg string, asJSON bool) (err error) {
 	var wrong wrongs
-	addr, err = reader.ParseRequestAddress(arg)
+	f.addr, err = reader.ParseRequestAddress(arg)
 	wrong.note(err)
 	if f.diff != "" {
-		other, err = reader.ParseRequestAddress(f.diff)
+		f.other, err = reader.ParseRequestAddress(f.diff)
 		wrong.note(err)
 	}
 	modes := 0
-	for _, on := range []bool{f.provenance, f.diff != "", f.check, f.again.on(), f.tool.call != ""} {
+	for _, on := range []bool{f.provenance, f.diff != "", f.check, f.on(), f.call != ""} {
 		if on {
 			modes++
 		}
@@ -104,19 +102,15 @@ func (f *requestFlags) read(arg string, asJSON bool) (addr, other reader.Address
 	wrong.when(modes > 1 || asJSON && f.provenance,
 		"--provenance, --diff, --check, --as and its kin, and --tool exclude each other; "+
 			"--output json goes with all but the first")
-	wrong.when(f.tool.call == "" && f.tool.command != "", "--run needs --tool")
-	wrong.when(f.tool.command == "" && len(f.tool.args) > 0, "arguments after -- need --run")
-	f.again.check(&wrong)
-	return addr, other, wrong.err()
+	wrong.when(f.call == "" && f.command != "", "--run needs --tool")
+	wrong.when(f.command == "" && len(f.args) > 0, "arguments after -- need --run")
+	f.replayFlags.check(&wrong)
+	wrong.when(f.timeout <= 0, "--timeout is not positive")
+	return wrong.err()
 }
 
-func (a *app) request(ctx context.Context, f *requestFlags, addr, other reader.Address) error {
-	db, err := a.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer db.close()
-	key, err := db.Find(ctx, addr.Session)
+func (a *app) request(ctx context.Context, db *database, f *requestFlags) error {
+	key, err := db.Resolve(ctx, f.addr.Session)
 	if err != nil {
 		return err
 	}
@@ -124,29 +118,27 @@ func (a *app) request(ctx context.Context, f *requestFlags, addr, other reader.A
 	if err != nil {
 		return err
 	}
-	run, turn, err := addr.PickTurn(t.Session)
+	run, turn, err := f.addr.PickTurn(t.Session)
 	if err != nil {
 		return err
 	}
-	if f.tool.call != "" {
+	if f.call != "" {
 		return a.tool(ctx, f, t, run, turn)
 	}
 	var q *session.Request
-	if f.check || f.again.on() { // the turn may have none
-		q, err = reader.PickAttempt(run, turn, addr.Attempt)
+	if f.check || f.on() { // the turn may have none
+		q, err = reader.PickAttempt(run, turn, f.addr.Attempt)
 	} else {
-		_, _, q, err = reader.PickRequest(t.Session, addr)
+		_, _, q, err = reader.PickRequest(t.Session, f.addr)
 	}
 	if err != nil {
 		return err
 	}
 	switch {
-	case f.check:
-		return a.checkReplay(t, run, turn, q)
-	case f.again.on():
-		return a.replay(ctx, &f.again, t, run, turn, q)
+	case f.check || f.on():
+		return a.replay(ctx, f, t, run, turn, q)
 	case f.diff != "":
-		return a.diffRequests(ctx, db, f, other, diff.Target{Session: t.Session, Blocks: t.Blocks, Run: run, Turn: turn,
+		return a.diffRequests(ctx, db, f, diff.Target{Session: t.Session, Blocks: t.Blocks, Run: run, Turn: turn,
 			Request: q})
 	}
 	r := inspect.NewRequest(t, run, turn, q)
@@ -159,17 +151,17 @@ func (a *app) request(ctx context.Context, f *requestFlags, addr, other reader.A
 	if note := r.Note(); note != "" {
 		a.say("%s", note)
 	}
-	w := bufio.NewWriter(a.stdout)
-	_, _ = w.Write(r.Payload.Bytes)
-	if isTerminal(a.stdout) {
-		_ = w.WriteByte('\n')
-	}
-	return w.Flush()
+	return a.emit(nil, func(w io.Writer, _ inspect.Options) error {
+		_, err := w.Write(r.Payload.Bytes)
+		if isTerminal(a.stdout) {
+			fmt.Fprintln(w)
+		}
+		return err
+	})
 }
 
-func (a *app) diffRequests(ctx context.Context, db *database, f *requestFlags, addr reader.Address,
-	now diff.Target) error {
-	key, err := db.Find(ctx, addr.Session)
+func (a *app) diffRequests(ctx context.Context, db *database, f *requestFlags, now diff.Target) error {
+	key, err := db.Resolve(ctx, f.other.Session)
 	if err != nil {
 		return err
 	}
@@ -178,7 +170,7 @@ func (a *app) diffRequests(ctx context.Context, db *database, f *requestFlags, a
 			now.Session.ID)
 	}
 	before := now
-	if before.Run, before.Turn, before.Request, err = reader.PickRequest(now.Session, addr); err != nil {
+	if before.Run, before.Turn, before.Request, err = reader.PickRequest(now.Session, f.other); err != nil {
 		return err
 	}
 	changes, err := diff.Compare(before, now)

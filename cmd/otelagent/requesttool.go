@@ -25,12 +25,12 @@ type toolFlags struct {
 
 // tool shows a tool call, or runs it again by the command of the user.
 func (a *app) tool(ctx context.Context, f *requestFlags, t session.Tree, run *session.Run, turn *session.Turn) error {
-	out, err := toolCall(t, turn, f.tool.call)
+	out, err := toolCall(t, turn, f.call)
 	if err != nil {
 		return err
 	}
 	out.Format, out.Address = session.TreeFormat, session.TurnAddress(t.ID, slices.Index(t.Runs, run)+1, turn.Index)
-	if f.tool.command != "" {
+	if f.command != "" {
 		if out.Input == "" {
 			return fmt.Errorf("the input of tool call %s is missing", out.ID)
 		}
@@ -86,17 +86,17 @@ func whole(blocks *session.BlockSet, refs *session.Refs) string {
 
 // runTool runs the command of the user, with the input of a call on its standard input.
 func (a *app) runTool(ctx context.Context, f *requestFlags, input []byte) (*inspect.ToolResult, error) {
-	ctx, cancel := context.WithTimeout(ctx, f.again.timeout)
+	ctx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, f.tool.command, f.tool.args...)
+	cmd := exec.CommandContext(ctx, f.command, f.args...)
 	cmd.Stdin, cmd.Stderr = bytes.NewReader(input), a.stderr
 	cmd.WaitDelay = 2 * time.Second // for children that keep its output open
 	output, err := cmd.Output()
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return nil, fmt.Errorf("%s took longer than %s (--timeout) and was ended", f.tool.command, f.again.timeout)
+		return nil, fmt.Errorf("%s took longer than %s (--timeout) and was ended", f.command, f.timeout)
 	case cmd.ProcessState == nil:
-		return nil, fmt.Errorf("%s could not be run: %w", f.tool.command, err)
+		return nil, fmt.Errorf("%s could not be run: %w", f.command, err)
 	}
 	text := strings.ToValidUTF8(string(output), "\uFFFD")
 	return &inspect.ToolResult{Text: text, Error: !cmd.ProcessState.Success()}, nil

@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
+	"maps"
 	"slices"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -75,7 +73,19 @@ after all, 2 wrong usage. When one SESSION is not found none is erased.`,
 				return err
 			}
 			return a.rm(cmd.Context(), &f, func(ctx context.Context, db *database) ([]store.Deletion, error) {
-				return db.named(ctx, args, &f)
+				keys, err := db.WithSubAgents(ctx, args, f.only)
+				if err != nil {
+					return nil, fmt.Errorf("%w\nNothing was erased", err)
+				}
+				last := session.Key{Tenant: a.tenant, ID: store.Last} // a session may be called so
+				if f.yes && slices.Contains(args, store.Last) && !slices.Contains(keys, last) {
+					return nil, usagef("'%s' is not erased without asking: what is last changes as sessions come", store.Last)
+				}
+				list := make([]store.Deletion, len(keys))
+				for i, key := range keys {
+					list[i].Key = key
+				}
+				return list, nil
 			})
 		},
 	}
@@ -153,20 +163,30 @@ func (a *app) rm(ctx context.Context, f *eraseFlags,
 	}
 	defer db.close()
 	list, err := choose(ctx, db)
-	if err != nil {
-		return err
-	}
+	n := count(len(list), "session")
 	switch {
+	case err != nil:
+		return err
 	case len(list) == 0 && (f.dry || !f.vacuum):
 		a.say("nothing to erase in %s", db.at.name)
 		return nil
 	case f.dry:
-		a.say("%s would go from %s", count(len(list), "session"), db.at.name)
+		a.say("%s would go from %s", n, db.at.name)
 		return db.list(ctx, a.stdout, list)
-	case len(list) > 0:
-		if err := a.confirm(ctx, f, db, list); err != nil {
+	case len(list) > 0 && !f.yes:
+		const most = 20
+		a.say("%s will be erased from %s, for ever", n, db.at.name)
+		if err := db.list(ctx, a.stderr, list[:min(most, len(list))]); err != nil {
 			return err
 		}
+		if more := len(list) - most; more > 0 {
+			fmt.Fprintf(a.stderr, "and %s\n", count(more, "more session"))
+		}
+		if !a.ask("Erase? [y/N] ", "") {
+			return errors.New("nothing was erased")
+		}
+	}
+	if len(list) > 0 {
 		if err := a.erase(ctx, db, list); err != nil {
 			return err
 		}
@@ -181,66 +201,31 @@ func (a *app) rm(ctx context.Context, f *eraseFlags,
 	return v.Vacuum(ctx)
 }
 
-// confirm asks whether the sessions are to be erased, unless the flags answer.
-func (a *app) confirm(ctx context.Context, f *eraseFlags, db *database, list []store.Deletion) error {
-	if f.yes {
-		return nil
-	}
-	const most = 20
-	a.say("%s will be erased from %s, for ever", count(len(list), "session"), db.at.name)
-	if err := db.list(ctx, a.stderr, list[:min(most, len(list))]); err != nil {
-		return err
-	}
-	if n := len(list) - most; n > 0 {
-		fmt.Fprintf(a.stderr, "and %s\n", count(n, "more session"))
-	}
-	if !a.ask("Erase? [y/N] ", "") {
-		return errors.New("nothing was erased")
-	}
-	return nil
-}
-
-// list writes a table of sessions for each run of those of one owner.
+// list writes a table of the sessions of each owner.
 func (db *database) list(ctx context.Context, w io.Writer, list []store.Deletion) error {
-	for len(list) > 0 {
-		owner := list[0].Key.Tenant
-		var rows []session.Summary
-		for ; len(list) > 0 && list[0].Key.Tenant == owner; list = list[1:] {
-			key := list[0].Key
-			found, err := db.summaries(ctx, store.Query{Tenant: owner, Prefix: key.ID})
-			if err != nil {
-				return err
-			}
-			i := slices.IndexFunc(found, func(s session.Summary) bool { return s.Key == key })
-			if i < 0 { // erased meanwhile
-				found, i = []session.Summary{{Key: key}}, 0
-			}
-			rows = append(rows, found[i])
+	rows := map[string][]session.Summary{}
+	for _, d := range list {
+		row := session.Summary{Key: d.Key} // of one that was erased meanwhile
+		found, err := db.summaries(ctx, store.Query{Tenant: d.Key.Tenant, Prefix: d.Key.ID})
+		if err != nil {
+			return err
 		}
+		for _, s := range found {
+			if s.Key == d.Key {
+				row = s
+			}
+		}
+		rows[d.Key.Tenant] = append(rows[d.Key.Tenant], row)
+	}
+	for _, owner := range slices.Sorted(maps.Keys(rows)) {
 		if owner != "" {
 			fmt.Fprintf(w, "of %s:\n", inspect.Clean(owner))
 		}
-		if err := inspect.List(w, rows, look(w)); err != nil {
+		if err := inspect.List(w, rows[owner], look(w)); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// named returns the sessions that were named, and their sub-agents.
-func (db *database) named(ctx context.Context, names []string, f *eraseFlags) (list []store.Deletion, err error) {
-	keys, err := db.WithSubAgents(ctx, names, f.only)
-	if err != nil {
-		return nil, fmt.Errorf("%w\nNothing was erased", err)
-	}
-	if f.yes && slices.Contains(names, store.Last) &&
-		!slices.ContainsFunc(keys, func(k session.Key) bool { return k.ID == store.Last }) {
-		return nil, usagef("'%s' is not erased without asking: what is last changes as sessions come", store.Last)
-	}
-	for _, key := range keys {
-		list = append(list, store.Deletion{Key: key})
-	}
-	return list, nil
 }
 
 // eraseBatch is how many sessions are deleted together: a store may read all of its file each time.
@@ -248,9 +233,9 @@ const eraseBatch = 256
 
 // erase deletes sessions, and reports each. Ctrl-C stops it between batches.
 func (a *app) erase(ctx context.Context, db *database, list []store.Deletion) error {
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	ctx, stop := untilInterrupted(ctx)
 	defer stop()
-	gone, stayed := 0, 0
+	gone := 0
 	for batch := range slices.Chunk(list, eraseBatch) {
 		deleted, err := db.Store.Delete(ctx, batch...)
 		if errors.Is(err, context.Canceled) {
@@ -260,7 +245,7 @@ func (a *app) erase(ctx context.Context, db *database, list []store.Deletion) er
 			return fmt.Errorf("%w\n%s of %d were erased from %s; run it again for the rest", err,
 				count(gone, "session"), len(list), db.at.name)
 		}
-		gone, stayed = gone+len(deleted), stayed+len(batch)-len(deleted)
+		gone += len(deleted)
 		for _, key := range deleted {
 			owner := ""
 			if key.Tenant != "" {
@@ -269,7 +254,7 @@ func (a *app) erase(ctx context.Context, db *database, list []store.Deletion) er
 			fmt.Fprintf(a.stdout, "erased %s%s\n", inspect.Clean(key.ID), owner)
 		}
 	}
-	if stayed > 0 {
+	if stayed := len(list) - gone; stayed > 0 {
 		a.say("%s stayed: written to, or erased, meanwhile", count(stayed, "session"))
 	}
 	a.say("erased %s from %s", count(gone, "session"), db.at.name)

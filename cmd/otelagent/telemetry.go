@@ -64,12 +64,10 @@ func telemetryLogger(
 	_ context.Context, set telemetry.LoggerSettings, config component.Config,
 ) (*zap.Logger, component.ShutdownFunc, error) {
 	c := config.(*telemetryConfig).Logs
-	encoder := zap.NewProductionEncoderConfig()
-	encoder.EncodeTime = zapcore.ISO8601TimeEncoder
-	logger, err := set.BuildZapLogger(zap.Config{
-		Level: zap.NewAtomicLevelAt(c.Level), Encoding: c.Encoding, EncoderConfig: encoder,
-		OutputPaths: c.OutputPaths, ErrorOutputPaths: []string{"stderr"},
-	}, zap.WrapCore(func(core zapcore.Core) zapcore.Core {
+	log := zap.NewProductionConfig()
+	log.Level, log.Encoding, log.OutputPaths = zap.NewAtomicLevelAt(c.Level), c.Encoding, c.OutputPaths
+	log.EncoderConfig.EncodeTime, log.Sampling = zapcore.ISO8601TimeEncoder, nil
+	logger, err := set.BuildZapLogger(log, zap.WrapCore(func(core zapcore.Core) zapcore.Core {
 		return zapcore.NewSamplerWithOptions(core, 10*time.Second, 10, 100)
 	}))
 	if err != nil {
