@@ -12,11 +12,8 @@ import (
 	"github.com/otelagent/otelagent/backend/session/diff"
 )
 
-// Exit codes of diff are those of every other diff: 1 reports differences, and a failure exits like wrong usage.
-const (
-	exitDifferent = 1
-	exitTrouble   = 2
-)
+// exitDifferent is the exit code of every diff for differences.
+const exitDifferent = 1
 
 // diffOptions are the flags of diff.
 type diffOptions struct {
@@ -52,13 +49,10 @@ wrong usage, not found, or any other failure.`,
 		ValidArgsFunction: a.completeSession,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			err := a.diff(cmd.Context(), &o, args[0], args[1])
-			var e *exitError
-			if err == nil || errors.As(err, &e) {
+			if err == nil || errors.As(err, new(*exitError)) {
 				return err
 			}
-			// A failure has an exit code that differences do not have. The usage was not wrong: no hint of the help.
-			a.say("%s", plainText.Replace(strings.TrimSpace(err.Error())))
-			return &exitError{Code: exitTrouble}
+			return &exitError{Code: exitTrouble, Err: err} // which differences do not have
 		},
 	}
 	var words []string

@@ -31,8 +31,10 @@ type recording struct {
 	name  string
 	store *memstore.Store
 	stdin []byte
-	size  int64
-	ids   func() string // of sessions and runs without one
+	sources
+	inputs map[string]io.ReadSeeker // those that can be read several times
+	size   int64
+	ids    func() string // of sessions and runs without one
 }
 
 // openRecording reads files that `send` takes, or spans as OTLP JSON, through the adapter into a store in memory, with
@@ -45,7 +47,9 @@ func (a *app) openRecording(ctx context.Context, files []string, from string) (*
 	if len(files) > 1 && slices.Contains(files, "-") {
 		return nil, usagef("- stands for standard input and cannot be mixed with files")
 	}
-	r := &recording{app: a, name: strings.Join(files, ", "), store: memstore.New()}
+	r := &recording{app: a, name: strings.Join(files, ", "), store: memstore.New(),
+		inputs: map[string]io.ReadSeeker{}}
+	defer r.sources.close()
 	if len(files) == 1 && files[0] == "-" {
 		r.name = "standard input"
 	}
@@ -72,17 +76,12 @@ func (r *recording) generatedIDs(files []string) func() string {
 	digest := sync.OnceValue(func() []byte { // most inputs name their own ids
 		all := sha256.New()
 		for _, name := range files {
-			var in io.Reader = bytes.NewReader(r.stdin)
-			if name != "-" {
-				f, err := os.Open(name)
-				if err != nil || !isRegular(name) {
-					return nil
-				}
-				defer f.Close()
-				in = f
+			in, one := r.inputs[name], sha256.New()
+			if in == nil {
+				return nil
 			}
-			one := sha256.New()
-			if _, err := io.Copy(one, in); err != nil {
+			_, begin := in.Seek(0, io.SeekStart)
+			if _, err := io.Copy(one, in); err != nil || begin != nil {
 				return nil
 			}
 			all.Write(one.Sum(nil))
@@ -98,6 +97,25 @@ func (r *recording) generatedIDs(files []string) func() string {
 		id := sha256.Sum256(binary.BigEndian.AppendUint64(slices.Clone(sum), n.Add(1)))
 		return base32.StdEncoding.EncodeToString(id[:])[:26] // as long as random ones
 	}
+}
+
+// open opens an input that can be read several times, nil for any other. It reads standard input into memory.
+func (r *recording) open(name string) (in io.ReadSeeker, err error) {
+	switch {
+	case name == "-":
+		if r.stdin, err = io.ReadAll(io.LimitReader(r.app.stdin, maxRecording+1)); err != nil {
+			return nil, fmt.Errorf("standard input: %w", err)
+		}
+		in = bytes.NewReader(r.stdin)
+	case isRegular(name):
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		r.files, in = append(r.files, f), f
+	}
+	r.inputs[name] = in
+	return in, nil
 }
 
 // grow counts the bytes that are kept.
@@ -137,19 +155,9 @@ func (r *recording) read(ctx context.Context, files []string, from string) error
 // collector would have got them. It reads standard input into memory.
 func (r *recording) readOTLP(ctx context.Context, files []string) (rest []string, err error) {
 	for _, name := range files {
-		var in io.ReadSeeker
-		if name == "-" {
-			if r.stdin, err = io.ReadAll(io.LimitReader(r.app.stdin, maxRecording+1)); err != nil {
-				return nil, fmt.Errorf("standard input: %w", err)
-			}
-			in = bytes.NewReader(r.stdin)
-		} else if isRegular(name) {
-			f, err := os.Open(name)
-			if err != nil {
-				return nil, err
-			}
-			defer f.Close()
-			in = f
+		in, err := r.open(name)
+		if err != nil {
+			return nil, err
 		}
 		var text io.Reader
 		if in != nil {

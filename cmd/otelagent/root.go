@@ -24,7 +24,8 @@ const (
 	exitOK      = 0
 	exitFailed  = 1 // not found, not whole, not delivered, could not start
 	exitUsage   = 2
-	exitPartial = 3 // send: lines were rejected, the rest was delivered
+	exitPartial = 3          // send: lines were rejected, the rest was delivered
+	exitTrouble = -exitUsage // diff: a failure exits like wrong usage, without a hint of the help
 )
 
 // exitError is an error that asks for an exit code. A nil Err prints nothing more.
@@ -33,12 +34,7 @@ type exitError struct {
 	Err  error
 }
 
-func (e *exitError) Error() string {
-	if e.Err == nil {
-		return fmt.Sprintf("exit %d", e.Code)
-	}
-	return e.Err.Error()
-}
+func (e *exitError) Error() string { return fmt.Sprint(e.Err) }
 
 func (e *exitError) Unwrap() error { return e.Err }
 
@@ -109,15 +105,16 @@ func (a *app) ask(question, empty string) bool {
 	return slices.Contains([]string{"y", "yes"}, strings.ToLower(cmp.Or(strings.TrimSpace(line), empty)))
 }
 
-func (a *app) json() bool { return a.output == outputJSON }
+func (a *app) json() bool { return a.output == "json" }
 
 // emit prints a document as JSON, or as the text that text writes.
 func (a *app) emit(doc any, text func(io.Writer, inspect.Options) error) error {
 	w := bufio.NewWriter(a.stdout)
+	write := func() error { return text(w, look(a.stdout)) }
 	if a.json() {
-		return firstError(writeJSON(w, doc), w.Flush())
+		write = func() error { return writeJSON(w, doc) }
 	}
-	return firstError(text(w, look(a.stdout)), w.Flush())
+	return firstError(write(), w.Flush())
 }
 
 // run is the program without the process: it returns the exit code.
@@ -136,15 +133,17 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		if e.Err == nil {
 			return code
 		}
-	}
-	if errors.Is(err, reader.ErrAddress) {
+	} else if errors.Is(err, reader.ErrAddress) {
 		code = exitUsage
 	}
 	a.say("%s", plainText.Replace(strings.TrimSpace(err.Error())))
-	if code == exitUsage {
-		if cmd.Name() == "help" {
-			cmd = root // it lists the commands
-		}
+	switch {
+	case code == exitTrouble:
+		code = exitUsage
+	case code == exitUsage && cmd.Name() == "help":
+		cmd = root // it lists the commands
+		fallthrough
+	case code == exitUsage:
 		fmt.Fprintf(stderr, "Try '%s --help'.\n", cmd.CommandPath())
 	}
 	return code
@@ -152,12 +151,6 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 
 // plainText takes the names of packages out of errors: nobody who types a command knows them.
 var plainText = strings.NewReplacer("sqlitestore: ", "", "clickhousestore: ", "")
-
-// The values of --output.
-const (
-	outputText = "text"
-	outputJSON = "json"
-)
 
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
@@ -195,13 +188,13 @@ permissions, and what the model was sent.`,
 	f.StringArrayVar(&a.dbs, "db", nil, "database `DSN`: "+databaseHelp+"; verbs that read also take a FILE of events, "+
 		"repeated for several, or - (default $"+envDB+", else a file per user)")
 	f.StringVar(&a.tenant, "tenant", "", "`OWNER` of the sessions, where a database holds those of several")
-	f.StringVar(&a.output, "output", outputText, "`FORM` of what is printed: text or json")
+	f.StringVar(&a.output, "output", "text", "`FORM` of what is printed: text or json")
+	wanted := map[string]string{"int": "a number", "int64": "a number", "bool": "true or false",
+		"duration": "how long, such as 90s or 5m"}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		var bad *pflag.InvalidValueError
 		if errors.As(err, &bad) { // it is about Go's parser
-			return usagef("--%s %s: want %s", bad.GetFlag().Name, bad.GetValue(),
-				map[string]string{"int": "a number", "int64": "a number", "bool": "true or false",
-					"duration": "how long, such as 90s or 5m"}[bad.GetFlag().Value.Type()])
+			err = fmt.Errorf("--%s %s: want %s", bad.GetFlag().Name, bad.GetValue(), wanted[bad.GetFlag().Value.Type()])
 		}
 		return usagef("%w", err)
 	})
@@ -214,7 +207,7 @@ permissions, and what the model was sent.`,
 		a.statusCommand(), a.requestCommand(), a.grepCommand(), a.diffCommand(), a.exportCommand(), a.rmCommand(),
 		a.pruneCommand(), a.copyCommand(), a.statsCommand(), a.demoCommand())
 	root.InitDefaultHelpCmd()
-	for _, c := range root.Commands() {
+	for _, c := range append(root.Commands(), root) {
 		if c.Name() == "help" {
 			c.Args = func(_ *cobra.Command, args []string) error {
 				if sub, _, _ := root.Find(args); sub != root {
@@ -225,7 +218,6 @@ permissions, and what the model was sent.`,
 		}
 		a.asUsage(c)
 	}
-	a.asUsage(root)
 	return root
 }
 
@@ -234,10 +226,11 @@ func knownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
+	err := fmt.Errorf("unknown command %q", args[0])
 	if like := cmd.SuggestionsFor(args[0]); len(like) > 0 {
-		return fmt.Errorf("unknown command %q: did you mean %s?", args[0], strings.Join(like, " or "))
+		err = fmt.Errorf("%w: did you mean %s?", err, strings.Join(like, " or "))
 	}
-	return fmt.Errorf("unknown command %q", args[0])
+	return err
 }
 
 // noArgs refuses arguments of a verb that takes flags only.
@@ -266,11 +259,12 @@ func refuses(flags string) map[string]string { return map[string]string{refused:
 // asUsage makes wrong arguments an error of usage, as wrong flags are, and checks the flags that all verbs share.
 func (a *app) asUsage(c *cobra.Command) {
 	check := c.Args
+	if check == nil {
+		check = cobra.ArbitraryArgs
+	}
 	c.Args = func(cmd *cobra.Command, args []string) error {
-		if check != nil {
-			if err := check(cmd, args); err != nil {
-				return usagef("%w", err)
-			}
+		if err := check(cmd, args); err != nil {
+			return usagef("%w", err)
 		}
 		return a.checkFlags(cmd)
 	}
@@ -288,8 +282,7 @@ func (a *app) checkFlags(c *cobra.Command) error {
 		wrong.when(empty && !slices.Contains(mayBeEmpty, f.Name), "--%s is given, but empty", f.Name)
 		wrong.when(slices.Contains(strings.Fields(c.Annotations[refused]), f.Name), "%s takes no --%s", c.Name(), f.Name)
 	})
-	wrong.when(a.output != outputText && a.output != outputJSON,
-		"--output %s: want %s or %s", a.output, outputText, outputJSON)
+	wrong.oneOf("--output", a.output, "text", "json")
 	return wrong.err()
 }
 
@@ -298,13 +291,11 @@ var version = ""
 
 // versionText is the version, or what the build knows of the source.
 func versionText() string {
-	if version != "" {
-		return version
+	v := version
+	if info, ok := debug.ReadBuildInfo(); ok {
+		v = cmp.Or(v, info.Main.Version)
 	}
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
-		return info.Main.Version
-	}
-	return "devel"
+	return strings.Trim(cmp.Or(v, "devel"), "()")
 }
 
 func count(n int, one string) string {

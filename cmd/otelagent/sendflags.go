@@ -142,9 +142,9 @@ func (o *sendOptions) check(a *app) (err error) {
 	}
 	wrong.when(o.DB != "" && o.Endpoint != "", "--db and --endpoint exclude each other")
 	wrong.when(o.Replay && file, "--replay is for standard input; files are recordings anyway")
-	if scheme, _, ok := strings.Cut(o.Endpoint, "://"); ok && scheme != "http" && scheme != "https" {
-		wrong.addf("--endpoint %s: want http://HOST:PORT or https://HOST:PORT", o.Endpoint)
-	}
+	scheme, _, ok := strings.Cut(o.Endpoint, "://")
+	wrong.when(ok && scheme != "http" && scheme != "https",
+		"--endpoint %s: want http://HOST:PORT or https://HOST:PORT", o.Endpoint)
 	wrong.when(len(o.Files) > 1 && slices.Contains(o.Files, "-"),
 		"- stands for standard input and cannot be mixed with files")
 	wrong.when(o.Live && (o.Replay || file && !o.Follow), "%s", notLive)
@@ -167,9 +167,9 @@ func (o *sendOptions) check(a *app) (err error) {
 		wrong.addf("preview_bytes %d: want 0, or 320 and more", *n)
 	}
 	for i, r := range o.CaptureFor {
-		if _, known := captureLevels[r.Capture]; !known || (r.Agent == "") == (r.Session == "") {
-			wrong.addf("capture_for[%d]: want agent or session, and capture: none, digests or content", i)
-		}
+		_, known := captureLevels[r.Capture]
+		wrong.when(!known || (r.Agent == "") == (r.Session == ""),
+			"capture_for[%d]: want agent or session, and capture: none, digests or content", i)
 	}
 	wrong.when(o.PartialOutput && o.Capture != string(spans.CaptureContent) && len(o.CaptureFor) == 0,
 		"partial_output wants --capture content")
