@@ -162,7 +162,7 @@ func TestWireTapNeverWaits(t *testing.T) {
 		}
 		tap.lines <- nil
 		defects := 0
-		for ev := range tap.events(acp.NewDecoder()) {
+		for ev, _ := range tap.events(acp.NewDecoder()) {
 			if d, ok := ev.(*event.DefectFound); ok && d.Code == spans.DefectEventLost {
 				defects++
 			}
