@@ -288,7 +288,6 @@ func TestRecogniseTexts(t *testing.T) {
 		"data: " + acp[:30]:       {"acp", "lines with jsonrpc"},
 		`{"message":` + acp + `}`: {"acp", "lines with a message of jsonrpc"},
 
-		"SQLite format 3\x00\x10\x00":           {"guide", "an SQLite file"},
 		session:                                 {"guide", "lines with type session and a row as data"},
 		own + "\n" + session:                    {"guide", "lines with type session and a row as data"},
 		`{"messages":[{"message":{"id":"x"}}]}`: {"guide", "an object with session and messages"},

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/otelagent/otelagent/dialects"
-	"github.com/otelagent/otelagent/dialects/guide"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/ndjson"
 	"github.com/otelagent/otelagent/internal/object"
@@ -55,8 +54,6 @@ func lined(t *testing.T, d dialects.Dialect, in []byte) (lines []byte) {
 	for ev, err := range decoder.Events(bytes.NewReader(in)) {
 		var bad *input.LineError
 		switch {
-		case errors.Is(err, guide.ErrSQLite):
-			continue
 		case err != nil:
 			if failed++; ev != nil || !errors.As(err, &bad) || bad.Reason == "" || bad.Dialect == "" {
 				t.Fatalf("%s: %#v with %v", d.Name, err, ev)

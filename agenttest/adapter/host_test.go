@@ -33,10 +33,7 @@ func TestNilDoesNothing(t *testing.T) {
 	}
 	_, group := tracer.StartGroup(ctx, writer.GroupInfo{})
 	useEverything(ctx, run, group)
-	var rec *event.Recorder
-	rec.Record(ctx, &event.RunStarted{})
-	rec.Close(ctx)
-	rec = event.NewRecorder(nil)
+	rec := event.NewRecorder(nil)
 	rec.Record(ctx, &event.RunStarted{})
 	rec.Record(ctx, nil)
 	rec.Close(ctx)

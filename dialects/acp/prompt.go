@@ -160,19 +160,13 @@ func (d *Decoder) chunk(r *run, at event.Meta, v voice, raw []byte) {
 func (r *run) cut() { r.turn.parted = len(r.turn.items) }
 
 // nextTurn begins the next turn when a piece of a reply begins another model call: all tool calls have ended, and it is
-// of no message that began before. A compaction that goes on says nothing of who speaks. The turn before ends when its
-// last event was seen.
+// of no message that began before. The turn before ends when its last event was seen.
 func (d *Decoder) nextTurn(r *run, at event.Meta, messageID string) {
 	t := &r.turn
 	_, text := t.spoke[voice{kindText, messageID}]
 	_, thought := t.spoke[voice{kindThought, messageID}]
 	if t.ended == 0 || t.open > 0 || messageID != "" && (text || thought) {
 		return
-	}
-	for _, c := range r.s.compactions {
-		if c.run == r && !c.over {
-			return
-		}
 	}
 	d.endTurn(r, r.last, event.TurnResult{})
 	m := r.at(at)

@@ -68,9 +68,6 @@ func (d *Decoder) update(f *frame, p *pending) {
 	case kindText, kindThought:
 		if taken = r != nil; taken {
 			d.chunk(r, f.meta, voice{typ, o.String("messageId")}, o.Raw("content"))
-			if o.Rest() != nil {
-				d.Counts.IgnoredKeys++
-			}
 		}
 	case "tool_call", "tool_call_update":
 		taken = d.toolUpdate(f, r, typ, o, raw)
@@ -127,8 +124,8 @@ func (d *Decoder) compact(f *frame, s *session, o *object.Object, raw []byte) bo
 	if c != nil && (begins || c.over) || !begins && status != "completed" && status != "failed" && status != "cancelled" {
 		return false
 	}
-	whole := c == nil
-	if whole {
+	before := event.Compaction{Kind: spans.CompactionKindSummary, InputTokens: s.used}
+	if c == nil {
 		r := s.prompt()
 		if r == nil {
 			r = &run{id: "compaction-" + id, s: s}
@@ -137,11 +134,11 @@ func (d *Decoder) compact(f *frame, s *session, o *object.Object, raw []byte) bo
 		c = &compaction{run: r}
 		d.hold(&r.held, entry+len(id))
 		s.compactions[id] = c
+		d.Emit(&event.CompactionStarted{Meta: r.at(f.meta), Compaction: before})
 	}
 	r := c.run
-	m, before := r.at(f.meta), event.Compaction{Kind: spans.CompactionKindSummary, InputTokens: s.used}
+	m := r.at(f.meta)
 	if begins {
-		d.Emit(&event.CompactionStarted{Meta: m, Compaction: before})
 		d.Other(m, "compaction_update", raw)
 		return true
 	}
@@ -150,18 +147,9 @@ func (d *Decoder) compact(f *frame, s *session, o *object.Object, raw []byte) bo
 	}
 	applied := status == "completed"
 	res := event.CompactionResult{Applied: &applied, Reason: reason, Summary: summary}
-	// Its id, the status at its end, and what is not read: in the compaction that goes on, or after one that came whole.
-	o.Keep("compactionId", "status")
-	rest := o.Rest()
-	if whole {
-		res.InputTokens = s.used
-	} else {
-		d.Other(m, "compaction_update."+status, rest)
-	}
+	o.Keep("compactionId", "status") // with what is not read
+	d.Other(m, "compaction_update."+status, o.Rest())
 	d.Emit(&event.CompactionEnded{Meta: m, Compaction: before, CompactionResult: res})
-	if whole {
-		d.Other(m, "compaction_update."+status, rest)
-	}
 	if c.over, c.summary = true, nil; !slices.Contains(s.open, r) {
 		d.Emit(&event.RunEnded{Meta: m, RunResult: event.RunResult{Status: spans.RunStatusCompleted, Word: status}})
 		d.abandon(r)

@@ -66,7 +66,7 @@ func (f *frame) answer(shape string) *object.Object {
 func unwrap(f *frame) bool {
 	o := f.o
 	if f.dir == Unknown {
-		f.meta.Time, _ = input.Time(o.Raw(input.Key))
+		f.meta.Time = input.Time(o.Raw(input.Key))
 		f.dir = directions[string(o.Raw("direction"))]
 		if o.Has("message") && !o.Has("jsonrpc") && !o.Has("method") {
 			m := o.Object("message")

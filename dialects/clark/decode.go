@@ -8,7 +8,6 @@ import (
 
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/internal/genaijson"
-	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -102,7 +101,7 @@ func (d *Decoder) handle(r *run, l *line) {
 	case "tool_execution_start":
 		call := event.ToolCall{ID: l.String("tool_call_id"), Name: l.String("tool_name"), Args: l.Spelled("args")}
 		c := r.call(call.ID, call.Name, false)
-		c.started, c.at = true, when(m)
+		c.started = true
 		r.batch = r.batch || len(r.openCalls()) > 1
 		d.Emit(&event.ToolStarted{Meta: m, ToolCall: call})
 	case "tool_execution_update":
@@ -154,12 +153,8 @@ func (d *Decoder) handle(r *run, l *line) {
 
 // extras keeps the members of an event that its variant does not have. Those of a request are in its payload.
 func (d *Decoder) extras(m event.Meta, l *line) {
-	switch rest := l.Rest(); {
-	case l.payload != nil:
-	case l.variant == "message_update":
-		d.Shell.Counts.IgnoredKeys += int64(len(object.Of("", rest).Keys()))
-	default:
-		d.Other(m, l.name+unknownKeys, rest)
+	if l.payload == nil && l.variant != "message_update" { // one more event for each piece of a reply would be too many
+		d.Other(m, l.name+unknownKeys, l.Rest())
 	}
 }
 

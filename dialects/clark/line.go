@@ -150,9 +150,7 @@ func (l *line) readTime(o *object.Object, key string) {
 	if v == nil || !l.time.IsZero() {
 		return
 	}
-	if at, ok := input.Time(v); ok {
-		l.time = at
-	} else {
+	if l.time = input.Time(v); l.time.IsZero() {
 		o.Fail(key, "want a time: RFC 3339, or a number of seconds, milliseconds, microseconds or nanoseconds since "+
 			"1970")
 	}

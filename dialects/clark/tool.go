@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/internal/genaijson"
@@ -32,7 +31,6 @@ type call struct {
 	id, name       string
 	args           []byte // a copy; nil when not known
 	started, ended bool
-	at             time.Time // of its start
 }
 
 // call returns the call of that id and name that has not ended: one that has started, or has not, as wanted, before any
@@ -88,7 +86,10 @@ func (d *Decoder) toolEnd(r *run, m event.Meta, l *line) {
 	text = strings.TrimPrefix(text, "\n")
 
 	e := &event.ToolEnded{Meta: m, CallID: id, Name: name}
-	e.Result, e.ChildRunID, e.End = result, details.Text("child_run_id"), r.endOf(c, details, m)
+	e.Result, e.ChildRunID = result, details.Text("child_run_id")
+	if now := when(m); r.batch && c.started && !now.IsZero() { // ends are written when the last of the calls is over
+		e.End = event.Bound(now.Round(0))
+	}
 	if child := d.runs[e.ChildRunID]; child != nil && child.SessionID != r.SessionID {
 		e.ChildSessionID = child.SessionID
 	}
@@ -136,24 +137,6 @@ func (r *run) refusal(c *call, details *object.Object, text string) (source span
 		return sourceGate, ""
 	}
 	return sourceBeforeCall, ""
-}
-
-// endOf is when a call ended, where that is not the time of the line: as the host says, or at that time at the latest,
-// where calls ran at the same time, because their ends are written when the last one is over.
-func (r *run) endOf(c *call, details *object.Object, m event.Meta) event.Moment {
-	now := when(m)
-	if now.IsZero() || !c.started {
-		return event.Moment{}
-	}
-	if ms := details.Float("duration_ms"); ms != nil && *ms >= 0 && *ms < 1e12 && !c.at.IsZero() {
-		if end := c.at.Add(time.Duration(*ms * 1e6)); !end.After(now) {
-			return event.Moment{Time: end.Round(0)}
-		}
-	}
-	if r.batch {
-		return event.Moment{Time: now.Round(0), Source: spans.TimeSourceBound}
-	}
-	return event.Moment{}
 }
 
 // maxCatalogue bounds the names of tools that are remembered of a run, and the gates of an attempt.

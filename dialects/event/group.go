@@ -32,15 +32,17 @@ func (r *Recorder) startGroup(ctx context.Context, m *Meta, info GroupInfo) (*op
 // groupOf returns the group that a starting run belongs to, and says so in info: as a member by its id, or as the judge
 // when it has no parent and exactly one group of its session waits for a judge.
 func (r *Recorder) groupOf(info *RunInfo) *openGroup {
-	if g := r.memberOf(info); g != nil {
-		return g
-	}
 	var only *openGroup
 	waiting := 0
-	for _, g := range r.groups {
+	for _, g := range slices.Backward(r.groups) {
 		// While a member is at work nothing can be judged.
 		open := slices.ContainsFunc(r.open, func(o *openRun) bool { return o.group == g })
-		if g.session == info.SessionID && g.begun && !g.judged && !open {
+		switch {
+		case g.session != info.SessionID:
+		case slices.Contains(g.members, info.ID):
+			info.GroupRole, g.begun = spans.GroupRoleMember, true
+			return g
+		case g.begun && !g.judged && !open:
 			only = g
 			waiting++
 		}
@@ -51,16 +53,4 @@ func (r *Recorder) groupOf(info *RunInfo) *openGroup {
 	only.judged = true
 	info.GroupRole = spans.GroupRoleJudge
 	return only
-}
-
-// memberOf returns the last group of which a starting run is a member by its id, and says so in info; else nil.
-func (r *Recorder) memberOf(info *RunInfo) *openGroup {
-	for _, g := range slices.Backward(r.groups) {
-		if g.session == info.SessionID && slices.Contains(g.members, info.ID) {
-			info.GroupRole = spans.GroupRoleMember
-			g.begun = true
-			return g
-		}
-	}
-	return nil
 }

@@ -20,8 +20,8 @@ const (
 	maxEnded      = 256
 )
 
-// Recorder turns the events of any number of runs into spans, by driving the handles of a Tracer. The nil Recorder does
-// nothing. Safe for concurrent use; the events of one run must come in their order.
+// Recorder turns the events of any number of runs into spans, by driving the handles of a Tracer. Safe for concurrent
+// use; the events of one run must come in their order.
 //
 // What comes for a run that has ended is late: it is counted as lost and changes nothing, unless it begins something,
 // which only another run of that id can have done.
@@ -82,9 +82,6 @@ func (r *Recorder) in(ctx context.Context, m *Meta) context.Context {
 // Record takes one event. It keeps nothing of it. A run is started as a child of the span in ctx as
 // [otelagent.Tracer.StartRun] does it; for all other events ctx is not used. After Close it does nothing.
 func (r *Recorder) Record(ctx context.Context, ev Event) {
-	if r == nil || ev == nil {
-		return
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.tracer == nil {
@@ -181,9 +178,6 @@ func (r *Recorder) Record(ctx context.Context, ev Event) {
 // comes before any time is known is taken to have happened then. With the zero time it happened at the beginning of
 // 1970.
 func (r *Recorder) NextInput(written time.Time) {
-	if r == nil {
-		return
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.last, r.written = time.Time{}, written
@@ -192,9 +186,6 @@ func (r *Recorder) NextInput(written time.Time) {
 // Close ends what is open as closed by the tracer, each run at the last time seen of it. Record does nothing
 // afterwards. The context is not used yet. Closing twice does nothing.
 func (r *Recorder) Close(context.Context) {
-	if r == nil {
-		return
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, o := range slices.Backward(r.open) { // sub-agents before the runs that spawned them
@@ -208,9 +199,6 @@ func (r *Recorder) Close(context.Context) {
 
 // Lost returns how many events had no place: they named no run and none was open, or they named one that had ended.
 func (r *Recorder) Lost() int64 {
-	if r == nil {
-		return 0
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.lost
@@ -337,7 +325,7 @@ func (r *Recorder) runOf(ctx context.Context, ev Event, begins, inferred bool) (
 			return nil, at
 		}
 		info := RunInfo{SessionID: m.Session, ID: m.Run, Inferred: inferred}
-		group := r.memberOf(&info)
+		group := r.groupOf(&info)
 		return r.start(ctx, m, info, group, inside)
 	}
 	if o != nil {

@@ -146,16 +146,3 @@ func errorsOf(in string, opts ...input.Settings) (errs []string) {
 	}
 	return errs
 }
-
-func TestSQLiteFilesAreNoStream(t *testing.T) {
-	head := "SQLite format 3\x00" + strings.Repeat("\x00", 100)
-	n := 0
-	for ev, err := range guide.NewDecoder().Events(iotest.OneByteReader(strings.NewReader(head))) {
-		if n++; ev != nil || !errors.Is(err, guide.ErrSQLite) || !strings.Contains(err.Error(), "ReadDB") {
-			t.Errorf("%v, %v", ev, err)
-		}
-	}
-	if n != 1 {
-		t.Errorf("%d times", n)
-	}
-}

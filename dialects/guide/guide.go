@@ -33,12 +33,8 @@ package guide
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
-	"io"
-	"iter"
 	"time"
 
-	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/ndjson"
 	"github.com/otelagent/otelagent/internal/object"
@@ -57,13 +53,14 @@ const (
 	maxKinds    = 64    // further types of lines whose number is counted
 )
 
-// ErrSQLite is the error with which Events ends when its input is an SQLite database file, which is no stream: open
-// it with database/sql and the driver of your choice, and read it with ReadDB.
-var ErrSQLite = errors.New("guide: this is an SQLite file: read it with ReadDB")
-
 // A Decoder reads sessions of the guide from any number of inputs. It remembers which tool calls named which child
 // sessions, so a child that is read after its parent is linked to it. Stats.Lines counts the rows of a document and of
-// a database. Not safe for concurrent use.
+// a database.
+//
+// An input of Events is a document, several of them one behind the other, or lines. Lines of package ndjson may stand
+// between the lines, and belong to the message before them. The events of a message come when the next message begins
+// or the input ends. A row without an id, or that belongs to nothing, is not read; a column of the wrong type is not
+// known, and the rest of its row is read. Not safe for concurrent use.
 type Decoder struct {
 	input.Shell
 	path string // of the row at hand in a document or database
@@ -84,23 +81,6 @@ func NewDecoder(opts ...input.Settings) *Decoder {
 	return d
 }
 
-// Events reads r until its end, as [input.Decoder] describes: a document, several of them one behind the other, or
-// lines. Lines of package ndjson may stand between the lines, and belong to the message before them. The events of a
-// message come when the next message begins or the input ends.
-//
-// A row without an id, or that belongs to nothing, is not read; a column of the wrong type is not known, and the rest
-// of its row is read. The error of an SQLite file is ErrSQLite.
-func (d *Decoder) Events(r io.Reader) iter.Seq2[event.Event, error] {
-	return func(yield func(event.Event, error) bool) {
-		in, head, _ := input.Head(r, func(head []byte) bool { return len(head) >= 16 })
-		if input.IsSQLite(head) {
-			yield(nil, ErrSQLite)
-			return
-		}
-		d.Shell.Events(in)(yield)
-	}
-}
-
 // line reads {"type":T,"data":ROW}, or a session or message with its parts in one line.
 func (d *Decoder) line(line input.Line) {
 	o := d.Object(line)
@@ -119,7 +99,7 @@ func (d *Decoder) line(line input.Line) {
 		return
 	}
 	data := o.Spelled("data")
-	stated, _ := input.Time(o.Raw(input.Key))
+	stated := input.Time(o.Raw(input.Key))
 	further := restOf(o, "type", "data", input.Key)
 	switch kind {
 	case "session":

@@ -2,17 +2,14 @@ package guide
 
 import "github.com/otelagent/otelagent/dialects/input"
 
-// RecogniseDocument returns why an input is an SQLite file or a document of the guide, which has the row of a session,
-// or messages with their rows; empty when it is neither.
+// RecogniseDocument returns why an input is a document of the guide, which has the row of a session, or messages with
+// their rows; empty when it is none.
 func RecogniseDocument(o input.Outline) (why string) {
-	switch {
-	case input.IsSQLite(o.Head):
-		return "an SQLite file"
-	case o.Has("session", "id", "agent") && o.Has("session", "created_at", "metadata_json", "metadata", "model_json",
-		"workspace_root", "prompt_tokens"), o.Has("messages[]", "message"):
-		return "an object with session and messages"
+	if o.Has("session", "id", "agent") && o.Has("session", "created_at", "metadata_json", "metadata", "model_json",
+		"workspace_root", "prompt_tokens") || o.Has("messages[]", "message") {
+		why = "an object with session and messages"
 	}
-	return ""
+	return why
 }
 
 // Recognise returns why a line, which may be cut, is one of the guide; empty when it is none.

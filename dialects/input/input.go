@@ -56,8 +56,6 @@ type Stats struct {
 	Lines, Rejected int64
 	// Events counts events of the dialect that were read, also those of which nothing is kept.
 	Events int64
-	// IgnoredKeys counts unknown keys that are not kept, where a dialect does not keep all.
-	IgnoredKeys int64
 	// Outside counts records that wait for a run which has not begun, and those that waited in vain.
 	Outside int64
 }

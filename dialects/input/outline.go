@@ -12,9 +12,8 @@ import (
 // Outline is the beginning of an input, or of a line, as far as dialects recognise it by: which members its first JSON
 // value has, and those inside, as far as they are there.
 type Outline struct {
-	// Head is the text, Cut says that it ends before its first value does.
-	Head []byte
-	Cut  bool
+	// Cut says that the text ends before its first value does.
+	Cut bool
 	// members holds, by path, the first byte of a value, and of a complete string its text behind that.
 	members map[string]string
 }
@@ -25,7 +24,7 @@ const outlineDepth = 4
 // OutlineOf returns the outline of text, which may be cut anywhere. The path of a member is its keys joined by dots. []
 // is the first element of an array.
 func OutlineOf(text []byte) Outline {
-	o := Outline{Head: text, members: map[string]string{}}
+	o := Outline{members: map[string]string{}}
 	c := rawjson.NewCursor(bytes.TrimPrefix(text, []byte(byteOrderMark)), object.MaxDepth)
 	o.read(c, "", outlineDepth)
 	c.Value()

@@ -4,6 +4,7 @@ import (
 	"bytes"
 
 	"github.com/otelagent/otelagent/internal/object"
+	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -28,15 +29,12 @@ func Provenance(value []byte) spans.Provenance {
 	}
 	spelled, short := p.AppendJSON(nil), p.Encode()
 	known := short != "" && short[0] != '?' // its kind has a short form
-	if known && bytes.Equal(spelled, value) {
-		return p
+	if known && !bytes.Equal(spelled, value) {
+		sorted, _ := rawjson.AppendCanonical(nil, spelled, nil)
+		same, err := rawjson.AppendCanonical(nil, value, nil)
+		known = err == nil && bytes.Equal(sorted, same)
 	}
-	said := object.Of("", spelled)
-	same := known && len(o.Keys()) == len(said.Keys())
-	for key, spelled := range said.All() {
-		same = same && bytes.Equal(o.Spelled(key), spelled)
-	}
-	if !same {
+	if !known {
 		return spans.Provenance{Raw: string(value)}
 	}
 	return p

@@ -12,15 +12,14 @@ const Key = "ts"
 
 // Time reads a JSON value that says when something happened: a string in RFC 3339, or a number of nanoseconds,
 // microseconds, milliseconds or seconds since 1970. The size of the number decides its unit (a time from 1973 to 2262
-// in one unit is before 1973 in the next larger one). Seconds and milliseconds may have a fraction. Time reports
-// whether value is such a time, and one that nanoseconds since 1970 can hold; the zero time stands for any other value.
-func Time(value []byte) (t time.Time, ok bool) {
+// in one unit is before 1973 in the next larger one). Seconds and milliseconds may have a fraction. The zero time
+// stands for any other value, and for a time that nanoseconds since 1970 cannot hold.
+func Time(value []byte) (t time.Time) {
 	if s, isText := rawjson.String(value); isText {
-		var err error
-		t, err = time.Parse(time.RFC3339Nano, s)
-		ok = err == nil
+		t, _ = time.Parse(time.RFC3339Nano, s)
 	} else if n, err := strconv.ParseInt(string(value), 10, 64); err == nil {
-		switch ok = n > 0; {
+		switch {
+		case n <= 0:
 		case n >= 1e17:
 			t = time.Unix(0, n)
 		case n >= 1e14:
@@ -35,10 +34,10 @@ func Time(value []byte) (t time.Time, ok bool) {
 		if f >= 1e11 {
 			micros = 1e3
 		}
-		t, ok = time.UnixMicro(int64(f*micros)), true
+		t = time.UnixMicro(int64(f * micros))
 	}
-	if !ok || t.Year() < 1678 || t.Year() >= 2262 {
-		return time.Time{}, false
+	if t.Year() < 1678 || t.Year() >= 2262 {
+		return time.Time{}
 	}
-	return t.UTC(), true
+	return t.UTC()
 }

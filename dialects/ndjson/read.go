@@ -76,8 +76,8 @@ func (r *reader) value(o *object.Object, place string, raw []byte, v reflect.Val
 	}
 	switch p := p.(type) {
 	case *time.Time:
-		*p, ok = input.Time(raw)
-		want = wantTime + want
+		*p = input.Time(raw)
+		ok, want = !p.IsZero(), wantTime+want
 	case *spans.Provenance:
 		*p = input.Provenance(raw)
 	case *event.Message:
@@ -163,7 +163,7 @@ func plainMessage(raw []byte) (m event.Message, ok bool) {
 	}
 	m.Role, m.ToolCallID = o.Text("role"), o.Text("tool_call_id", "toolCallId", "tool_use_id")
 	for _, key := range [...]string{"timestamp", "created_at", "createdAt"} {
-		if t, isTime := input.Time(o.Raw(key)); isTime && m.Time.IsZero() {
+		if t := input.Time(o.Raw(key)); m.Time.IsZero() {
 			m.Time = t
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"time"
 
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
@@ -98,13 +97,4 @@ func times(list [][]byte) (first, latest event.Moment) {
 // problem rejects what stands at a place of the document.
 func (d *Decoder) problem(path, reason string) {
 	d.Reject(&input.LineError{Field: path, Reason: reason})
-}
-
-// timeOf returns the time that a JSON string says; zero when it says none.
-func timeOf(raw []byte) time.Time {
-	if len(raw) == 0 || raw[0] != '"' {
-		return time.Time{}
-	}
-	t, _ := input.Time(raw)
-	return t
 }

@@ -60,7 +60,7 @@ var variants = map[string]int{
 
 // event reads one AgentEvent, which is spelled raw. Stamp is the time that is stated around it.
 func (d *Decoder) event(o *object.Object, raw []byte, stamp time.Time) {
-	if at, ok := input.Time(o.Raw(input.Key)); ok {
+	if at := input.Time(o.Raw(input.Key)); !at.IsZero() {
 		stamp = at
 	} else {
 		o.Keep(input.Key)
@@ -108,7 +108,6 @@ func (d *Decoder) event(o *object.Object, raw []byte, stamp time.Time) {
 	d.Counts.Events++
 	rest := l.Rest()
 	if rest != nil && l.name == "MessageUpdate" { // one more event for each piece of a reply would be too many
-		d.Counts.IgnoredKeys += int64(len(object.Of("", rest).Keys()))
 		rest = nil
 	}
 	if v&ends != 0 {

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/otelagent/otelagent/dialects/event"
+	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/spans"
@@ -74,7 +75,7 @@ func (s *session) readRuns(path string) {
 		at := object.Element(object.Join(path, "loops"), i)
 		o := object.Of("", raw) // problems are those of its reader
 		p := &record{path: at, raw: raw, id: o.Text("loop_id")}
-		p.start.Time = timeOf(o.Raw("started_at"))
+		p.start.Time = input.Time(o.Raw("started_at"))
 		s.runs = append(s.runs, p)
 		if group := o.Raw("parallel_group"); group != nil && group[0] == '{' {
 			p.group = group
@@ -103,11 +104,11 @@ func (s *session) readRuns(path string) {
 }
 
 // facts hands out what a session says and none of its runs, as facts that hold since it was last active.
-// Without a time there is nothing to order them by, and they are counted only.
+// Without a time there is nothing to order them by, and they are dropped.
 func (d *Decoder) facts(s *session) {
-	at := timeOf(s.Raw("last_active_at"))
+	at := input.Time(s.Raw("last_active_at"))
 	if at.IsZero() {
-		at = timeOf(s.Raw("created_at"))
+		at = input.Time(s.Raw("created_at"))
 	}
 	e := &event.FactStated{
 		Meta: event.Meta{Session: s.id, Time: at}, Dialect: Dialect, Recording: spans.RecordingLedger,
@@ -125,14 +126,7 @@ func (d *Decoder) facts(s *session) {
 			})
 		}
 	}
-	if s.Has("model_config") {
-		d.Counts.IgnoredKeys++
-	}
-	switch {
-	case len(e.Facts) == 0:
-	case s.id == "" || at.IsZero():
-		d.Counts.IgnoredKeys += int64(len(e.Facts))
-	default:
+	if len(e.Facts) > 0 && s.id != "" && !at.IsZero() {
 		d.emit(e)
 	}
 }

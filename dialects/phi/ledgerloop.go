@@ -106,7 +106,7 @@ func (d *Decoder) made(path, typ string, members ...any) (ok bool) {
 func (d *Decoder) rest(name string, members, began []byte) {
 	if members != nil {
 		m := d.runMeta()
-		m.Time = timeOf(began)
+		m.Time = input.Time(began)
 		d.Other(m, name+unknownKeys, members)
 	}
 }
@@ -231,7 +231,7 @@ func (d *Decoder) runMeta() event.Meta {
 // beforeEnd hands out what a record says and no event, once.
 func (d *Decoder) beforeEnd() {
 	block := d.record.block
-	if at := timeOf(object.Of("", block).Raw("createdAt")); !at.IsZero() {
+	if at := input.Time(object.Of("", block).Raw("createdAt")); !at.IsZero() {
 		e := newCompaction(d.runMeta(), spans.CompactionKindSummary)
 		e.Compaction.Start, e.End, e.Summary = event.Moment{Time: at}, event.Moment{Time: at}, block
 		d.emit(e)

@@ -61,8 +61,7 @@ func (d *Decoder) line(line input.Line) {
 	case err != nil:
 		d.RejectSyntax(err)
 	case o.Has("event") && !o.Has("type"): // a line of the event log
-		stamp, _ := input.Time(o.Raw(input.Key))
-		raw := o.Raw("event")
+		stamp, raw := input.Time(o.Raw(input.Key)), o.Raw("event")
 		if o = o.Object("event"); !d.RejectProblems("", o) {
 			d.event(o, raw, stamp)
 		}

@@ -125,18 +125,13 @@ func payload(o *object.Object) event.Request {
 	if raw := p.Raw("provenance"); raw != nil && raw[0] == '[' {
 		if list := p.List("provenance"); len(list) == len(req.Messages) {
 			for i, raw := range list {
-				req.Messages[i].Provenance = provenance(raw)
+				p := input.Provenance(raw)
+				if !bytes.Equal(p.AppendJSON(nil), raw) { // it is spelled otherwise than phi-core does
+					p = spans.Provenance{Raw: string(raw)}
+				}
+				req.Messages[i].Provenance = p
 			}
 		}
 	}
 	return req
-}
-
-// provenance reads where a message came from. Raw keeps one that is spelled otherwise than phi-core does.
-func provenance(raw []byte) spans.Provenance {
-	p := input.Provenance(raw)
-	if !bytes.Equal(p.AppendJSON(nil), raw) {
-		p = spans.Provenance{Raw: string(raw)}
-	}
-	return p
 }

@@ -227,7 +227,7 @@ func Put[K comparable, V any](m map[K]V, most int, key K, value V) {
 
 // Time returns a value that is a time; zero for any other.
 func Time(value []byte) time.Time {
-	at, _ := input.Time(value)
+	at := input.Time(value)
 	return at
 }
 
