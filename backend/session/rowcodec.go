@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"slices"
 
 	"github.com/otelagent/otelagent/spans"
@@ -52,21 +53,25 @@ func (r *Row) AppendCanonical(dst []byte) []byte {
 // ParseRow reads what AppendCanonical wrote. It accepts exactly the bytes that AppendCanonical gives of some row, and
 // nothing after them. It keeps nothing of b. The memory of a row is bounded by a small multiple of len(b). Errors wrap
 // ErrRow; the row is then zero.
-func ParseRow(b []byte) (Row, error) { return new(RowReader).Parse(b) }
+func ParseRow(b []byte) (Row, error) { return parse(b, nil) }
 
-// maxNames bounds the strings that a RowReader remembers, maxName the length of each.
+// maxNames is how many strings a RowReader remembers, maxName bounds the length of each.
 const maxNames, maxName = 4096, 64
 
 // RowReader reads rows of which many are held at once: equal short strings are mostly the same, such as keys, names and
 // ids of runs. The zero value is ready for use.
-type RowReader struct{ names map[string]string }
+type RowReader struct{ names names }
+
+// names has the last string of each hash.
+type names [maxNames]string
+
+var namesSeed = maphash.MakeSeed()
 
 // Parse is ParseRow.
-func (r *RowReader) Parse(b []byte) (Row, error) {
-	if r.names == nil {
-		r.names = map[string]string{}
-	}
-	c := codec{reading: true, in: b, names: r.names}
+func (r *RowReader) Parse(b []byte) (Row, error) { return parse(b, &r.names) }
+
+func parse(b []byte, names *names) (Row, error) {
+	c := codec{reading: true, in: b, names: names}
 	var row Row
 	c.row(&row)
 	if c.pos != len(b) {
@@ -84,7 +89,7 @@ type codec struct {
 	reading bool
 	out     []byte
 	in      []byte
-	names   map[string]string // of a RowReader
+	names   *names // of a RowReader; nil: none
 	pos     int
 	err     string
 }
@@ -277,18 +282,14 @@ func (c *codec) unique(s *string) {
 
 // own returns a string that was read, a short one mostly as it was returned before.
 func (c *codec) own(b []byte) string {
-	if len(b) > maxName {
+	if len(b) > maxName || c.names == nil {
 		return string(b)
 	}
-	name, ok := c.names[string(b)]
-	if !ok {
-		if len(c.names) == maxNames {
-			clear(c.names)
-		}
-		name = string(b)
-		c.names[name] = name
+	name := &c.names[maphash.Bytes(namesSeed, b)%maxNames]
+	if *name != string(b) {
+		*name = string(b)
 	}
-	return name
+	return *name
 }
 
 func (c *codec) int(n *int64) {

@@ -54,7 +54,12 @@ func keyOf(b session.Batch) session.Key {
 	return b.Blocks[0].Session
 }
 
+// join adds more to b. It copies nothing into an empty one.
 func join(b *session.Batch, more session.Batch) {
+	if len(b.Rows)+len(b.Blocks) == 0 {
+		*b = session.Batch{Rows: slices.Clip(more.Rows), Blocks: slices.Clip(more.Blocks)}
+		return
+	}
 	b.Rows, b.Blocks = append(b.Rows, more.Rows...), append(b.Blocks, more.Blocks...)
 }
 

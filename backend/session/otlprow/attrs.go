@@ -116,14 +116,18 @@ var openInference = []attribute.Key{
 // the registry at most maxAttrs. It drops those of without.
 func (d *decoder) settle(without []attribute.Key) {
 	slices.SortStableFunc(d.attrs, func(a, b session.Attr) int { return strings.Compare(a.Key, b.Key) })
+	isKnown := func(key string) bool {
+		_, ok := spans.Lookup(attribute.Key(key))
+		return ok
+	}
 	kept := d.attrs[:0]
-	unknown := 0
+	unknown, many := 0, len(d.attrs) > maxAttrs
 	for i, a := range d.attrs {
 		if i+1 < len(d.attrs) && d.attrs[i+1].Key == a.Key || a.Value.IsZero() ||
 			slices.Contains(without, attribute.Key(a.Key)) {
 			continue
 		}
-		if _, ok := spans.Lookup(attribute.Key(a.Key)); !ok {
+		if many && !isKnown(a.Key) {
 			if unknown++; unknown > maxAttrs {
 				d.report.Cut++
 				continue

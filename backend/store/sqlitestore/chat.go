@@ -59,10 +59,9 @@ type chatWriter struct {
 	session int64
 	batch   []chatRow
 	size    int
-	message string               // at hand
-	renamed map[string]string    // messages whose id another session has
-	seen    map[string][]string  // keys of rows, by table
-	stmts   map[string]*sql.Stmt // of the transaction at hand, by their text
+	message string              // at hand
+	renamed map[string]string   // messages whose id another session has
+	seen    map[string][]string // keys of rows, by table
 }
 
 // chatRow is a row of a table, the key first.
@@ -125,16 +124,9 @@ func (w *chatWriter) flush(ctx context.Context, last bool) error {
 }
 
 func (w *chatWriter) write(ctx context.Context, last bool) error {
-	c := w.s.conn
-	w.stmts = map[string]*sql.Stmt{}
-	defer func() {
-		for _, stmt := range w.stmts {
-			stmt.Close()
-		}
-	}()
 	var id, mark int64
-	err := c.QueryRowContext(ctx, `SELECT s.session, ifnull(c.mark, 0) FROM sessions s
-		LEFT JOIN chat_projected c ON c.session = s.session WHERE tenant = '' AND id = ?`, w.id).Scan(&id, &mark)
+	err := w.s.scan(ctx, `SELECT s.session, ifnull(c.mark, 0) FROM sessions s
+		LEFT JOIN chat_projected c ON c.session = s.session WHERE tenant = '' AND id = ?`, []any{w.id}, &id, &mark)
 	switch {
 	case errors.Is(err, sql.ErrNoRows), err == nil && w.session != 0 && id != w.session:
 		return store.ErrNotFound // or deleted and begun again
@@ -144,7 +136,7 @@ func (w *chatWriter) write(ctx context.Context, last bool) error {
 		return errLater
 	}
 	w.session = id
-	err = run(ctx, c, `INSERT OR REPLACE INTO chat_projected (session, mark) VALUES (?, ?)`, id, w.mark)
+	_, err = w.s.exec(ctx, `INSERT OR REPLACE INTO chat_projected (session, mark) VALUES (?, ?)`, id, w.mark)
 	for i := 0; err == nil && i < len(w.batch); i++ {
 		err = w.put(ctx, &w.batch[i])
 	}
@@ -154,26 +146,13 @@ func (w *chatWriter) write(ctx context.Context, last bool) error {
 	return err
 }
 
-// stmt prepares a statement once a transaction.
-func (w *chatWriter) stmt(ctx context.Context, query string) (*sql.Stmt, error) {
-	stmt, ok := w.stmts[query]
-	if ok {
-		return stmt, nil
-	}
-	stmt, err := w.s.conn.PrepareContext(ctx, query)
-	if err == nil {
-		w.stmts[query] = stmt
-	}
-	return stmt, err
-}
-
 // put writes a row. The id of a message or part that another session has already gets an end that names the session.
 func (w *chatWriter) put(ctx context.Context, r *chatRow) error {
 	key := r.values[0].(string)
 	switch r.table {
 	case "system_prompts":
 		w.seen["chat_prompts"] = append(w.seen["chat_prompts"], key)
-		if err := run(ctx, w.s.conn, `INSERT INTO chat_prompts (session, digest) VALUES (?, ?) ON CONFLICT DO NOTHING`,
+		if _, err := w.s.exec(ctx, `INSERT INTO chat_prompts (session, digest) VALUES (?, ?) ON CONFLICT DO NOTHING`,
 			w.session, key); err != nil {
 			return err
 		}
@@ -181,12 +160,8 @@ func (w *chatWriter) put(ctx context.Context, r *chatRow) error {
 		if name, ok := w.renamed[fmt.Sprint(r.values[1])]; ok && r.table == "chat_parts" {
 			r.values[1] = name
 		}
-		find, err := w.stmt(ctx, `SELECT session_id FROM `+r.table+` WHERE id = ?`)
-		if err != nil {
-			return err
-		}
 		var owner string
-		err = find.QueryRowContext(ctx, key).Scan(&owner)
+		err := w.s.scan(ctx, `SELECT session_id FROM `+r.table+` WHERE id = ?`, []any{key}, &owner)
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}
@@ -205,12 +180,9 @@ func (w *chatWriter) put(ctx context.Context, r *chatRow) error {
 		set, other = append(set, name+" = excluded."+name), append(other, "excluded."+name)
 	}
 	// A row that is there already and the same costs no write.
-	insert, err := w.stmt(ctx, "INSERT INTO "+r.table+" ("+strings.Join(r.columns, ", ")+") VALUES (?"+
+	_, err := w.s.exec(ctx, "INSERT INTO "+r.table+" ("+strings.Join(r.columns, ", ")+") VALUES (?"+
 		strings.Repeat(",?", len(set))+") ON CONFLICT DO UPDATE SET "+strings.Join(set, ", ")+
-		" WHERE ("+strings.Join(r.columns[1:], ",")+") IS NOT ("+strings.Join(other, ", ")+")")
-	if err == nil {
-		_, err = insert.ExecContext(ctx, r.values...)
-	}
+		" WHERE ("+strings.Join(r.columns[1:], ",")+") IS NOT ("+strings.Join(other, ", ")+")", r.values...)
 	return err
 }
 

@@ -3,7 +3,6 @@ package sqlitestore
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"iter"
 	"strings"
 	"time"
@@ -130,28 +129,22 @@ func toColumn(field any, nullable bool) any {
 }
 
 // replaceFigures replaces the figures of a session, inside a transaction.
-func replaceFigures(ctx context.Context, c *sql.Conn, id int64, f *session.Figures) error {
+func (s *Store) replaceFigures(ctx context.Context, id int64, f *session.Figures) error {
 	for _, table := range store.FigureTables {
-		if err := run(ctx, c, "DELETE FROM "+table.Name+" WHERE session = ?", id); err != nil {
+		if _, err := s.exec(ctx, "DELETE FROM "+table.Name+" WHERE session = ?", id); err != nil {
 			return err
 		}
-		insert, err := c.PrepareContext(ctx, "INSERT INTO "+table.Name+` ("`+
-			strings.Join(table.Columns, `", "`)+`") VALUES (?`+strings.Repeat(",?", len(table.Columns)-1)+")")
-		if err != nil {
-			return err
-		}
+		insert := "INSERT INTO " + table.Name + ` ("` + strings.Join(table.Columns, `", "`) + `") VALUES (?` +
+			strings.Repeat(",?", len(table.Columns)-1) + ")"
 		args := make([]any, len(table.Columns))
 		for fields := range table.Of(f) {
 			args[0] = id
 			for i, field := range fields[1:] {
 				args[i+1] = toColumn(field, table.Nullable(i+1))
 			}
-			if _, err = insert.ExecContext(ctx, args...); err != nil {
-				break
+			if _, err := s.exec(ctx, insert, args...); err != nil {
+				return err
 			}
-		}
-		if err := errors.Join(err, insert.Close()); err != nil {
-			return err
 		}
 	}
 	return nil

@@ -28,19 +28,19 @@ const (
 
 // packer writes blocks of one batch, inside a transaction.
 type packer struct {
-	ctx   context.Context
-	stmts *statements
-	open  map[int64][]byte // packs that more bodies go into, by session
-	body  []byte
+	ctx  context.Context
+	s    *Store
+	open map[int64][]byte // packs that more bodies go into, by session
+	body []byte
 }
 
 // add keeps a block unless one with its id that is as good is there, and reports whether it did.
 func (p *packer) add(session int64, b *session.Block) (bool, error) {
-	stmt, args := p.stmts.block, []any{session, b.ID[:blockKey]}
+	insert, args := insertBlock, []any{session, b.ID[:blockKey]}
 	if b.Size != 0 {
-		stmt, args = p.stmts.withheld, []any{session, b.ID[:], b.Size, []byte(b.Body)}
+		insert, args = insertHeld, []any{session, b.ID[:], b.Size, []byte(b.Body)}
 	}
-	res, err := stmt.ExecContext(p.ctx, args...)
+	res, err := p.s.exec(p.ctx, insert, args...)
 	if err != nil {
 		return false, err
 	}
@@ -67,7 +67,7 @@ func (p *packer) write(session int64, raw []byte) error {
 		return nil
 	}
 	p.body = packEncoder().EncodeAll(raw, p.body[:0])
-	_, err := p.stmts.pack.ExecContext(p.ctx, session, len(raw), p.body)
+	_, err := p.s.exec(p.ctx, insertPack, session, len(raw), p.body)
 	return err
 }
 
@@ -157,7 +157,7 @@ func (s *Store) merge(ctx context.Context, k session.Key) (bool, error) {
 	if err := run(ctx, s.conn, `DELETE `+packs, args...); err != nil {
 		return false, err
 	}
-	p := packer{ctx: ctx, stmts: &s.stmts}
+	p := packer{ctx: ctx, s: s}
 	return true, p.write(session, slices.Concat(kinds[:]...))
 }
 

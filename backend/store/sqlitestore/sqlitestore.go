@@ -95,7 +95,7 @@ func open(dsn, what string, opts []Option, connect func(*Store) error) (*Store, 
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{busy: busyTimeout}
+	s := &Store{busy: busyTimeout, stmts: statements{}}
 	for _, o := range opts {
 		if o != nil {
 			o(s)
@@ -142,9 +142,6 @@ func (s *Store) openWriter(ctx context.Context) (err error) {
 		return err
 	}
 	if err := makeTables(ctx, s.conn); err != nil {
-		return err
-	}
-	if err := s.stmts.prepare(ctx, s.conn); err != nil {
 		return err
 	}
 	if s.chatTables {
@@ -305,7 +302,9 @@ func (s *Store) close() error {
 	if s.readers != nil {
 		errs = append(errs, s.readers.Close())
 	}
-	s.stmts.close()
+	for _, stmt := range s.stmts {
+		_ = stmt.Close() // the connection is closed next
+	}
 	if s.conn != nil {
 		errs = append(errs, s.conn.Close())
 	}
@@ -337,7 +336,10 @@ func (s *Store) transact(ctx context.Context, f func(context.Context) error) (er
 	// The wait inside SQLite does not end with ctx, so it is one of short steps. The statement runs with a context that
 	// does not end: the driver reports a BEGIN that succeeded while its context ended as failed.
 	inner := context.WithoutCancel(ctx)
-	begin := func() error { return run(inner, s.conn, "BEGIN IMMEDIATE") }
+	begin := func() error {
+		_, err := s.exec(inner, "BEGIN IMMEDIATE")
+		return err
+	}
 	if err := whileBusy(ctx, s.busy, begin); err != nil {
 		return err
 	}
@@ -346,7 +348,7 @@ func (s *Store) transact(ctx context.Context, f func(context.Context) error) (er
 		err = ctx.Err()
 	}
 	if err == nil {
-		err = run(inner, s.conn, "COMMIT")
+		_, err = s.exec(inner, "COMMIT")
 	}
 	if err != nil {
 		_ = run(inner, s.conn, "ROLLBACK") // fails when SQLite rolled back by itself

@@ -17,11 +17,36 @@ import (
 // checkEvery is after how many rows or blocks a Put looks whether it was cancelled.
 const checkEvery = 256
 
-// statements are those of the writing connection, prepared once.
-type statements struct {
-	all []*sql.Stmt
+// statements are those of the writing connection by their text, each prepared once. They are few: none has a value in it.
+type statements map[string]*sql.Stmt
 
-	mark, session, grow, trace, row, rows, block, withheld, pack *sql.Stmt
+// stmt returns a statement of the writing connection.
+func (s *Store) stmt(ctx context.Context, query string) (stmt *sql.Stmt, err error) {
+	stmt, ok := s.stmts[query]
+	if !ok {
+		if stmt, err = s.conn.PrepareContext(ctx, query); err == nil {
+			s.stmts[query] = stmt
+		}
+	}
+	return stmt, err
+}
+
+// exec runs a statement of the writing connection.
+func (s *Store) exec(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	stmt, err := s.stmt(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	return stmt.ExecContext(ctx, args...)
+}
+
+// scan runs a query of the writing connection that has one row.
+func (s *Store) scan(ctx context.Context, query string, args []any, to ...any) error {
+	stmt, err := s.stmt(ctx, query)
+	if err != nil {
+		return err
+	}
+	return stmt.QueryRowContext(ctx, args...).Scan(to...)
 }
 
 // columns of rows, in the order in which appendArgs gives them.
@@ -48,42 +73,27 @@ func insertRows(n int) string {
 		" AND " + canonicalFunc + "(excluded.canonical) > " + canonicalFunc + "(rows.canonical)"
 }
 
-func (s *statements) prepare(ctx context.Context, c *sql.Conn) error {
-	for _, p := range []struct {
-		stmt **sql.Stmt
-		text string
-	}{
-		// A new session counts as projected at the number between this mark and the one before, which is never given
-		// out, so that a projection made of a deleted session of the same name is too old for it.
-		{&s.mark, `UPDATE marks SET last = last + 2 RETURNING last`},
-		{&s.session, `INSERT INTO sessions (tenant, id, mark, projected, last_ns) VALUES (?1, ?2, ?3, ?3 - 1,
-			9223372036854775807)
-			ON CONFLICT DO UPDATE SET mark = excluded.mark RETURNING session`},
-		{&s.grow, `UPDATE sessions SET bytes = ifnull(bytes, 0) + ? WHERE session = ?`},
-		{&s.trace, `INSERT INTO session_traces (trace, session) VALUES (?, ?) ON CONFLICT DO NOTHING`},
-		{&s.row, insertRows(1)},
-		{&s.rows, insertRows(rowsAtOnce)},
-		{&s.block, `INSERT INTO blocks (session, id) VALUES (?, ?) ON CONFLICT DO NOTHING`},
-		{&s.withheld, `INSERT INTO withheld (session, id, size, body)
-			SELECT ?1, ?2, ?3, ?4 WHERE NOT EXISTS (SELECT 1 FROM blocks WHERE session = ?1 AND id = substr(?2, 1, 16))
-			ON CONFLICT DO UPDATE SET size = excluded.size, body = excluded.body WHERE excluded.size > withheld.size`},
-		{&s.pack, `INSERT INTO packs (session, pack, raw, body)
-			VALUES (?1, (SELECT ifnull(max(pack), 0) + 1 FROM packs WHERE session = ?1), ?2, ?3)`},
-	} {
-		stmt, err := c.PrepareContext(ctx, p.text)
-		if err != nil {
-			return err
-		}
-		*p.stmt, s.all = stmt, append(s.all, stmt)
-	}
-	return nil
-}
+// Statements of a Put.
+var (
+	oneRow   = insertRows(1)
+	someRows = insertRows(rowsAtOnce)
+)
 
-func (s *statements) close() {
-	for _, stmt := range s.all {
-		_ = stmt.Close() // the connection is closed next
-	}
-}
+const (
+	// A new session counts as projected at the number between this mark and the one before, which is never given out,
+	// so that a projection made of a deleted session of the same name is too old for it.
+	nextMark    = `UPDATE marks SET last = last + 2 RETURNING last`
+	markSession = `INSERT INTO sessions (tenant, id, mark, projected, last_ns) VALUES (?1, ?2, ?3, ?3 - 1,
+		9223372036854775807) ON CONFLICT DO UPDATE SET mark = excluded.mark RETURNING session`
+	growSession = `UPDATE sessions SET bytes = ifnull(bytes, 0) + ? WHERE session = ?`
+	insertTrace = `INSERT INTO session_traces (trace, session) VALUES (?, ?) ON CONFLICT DO NOTHING`
+	insertBlock = `INSERT INTO blocks (session, id) VALUES (?, ?) ON CONFLICT DO NOTHING`
+	insertHeld  = `INSERT INTO withheld (session, id, size, body)
+		SELECT ?1, ?2, ?3, ?4 WHERE NOT EXISTS (SELECT 1 FROM blocks WHERE session = ?1 AND id = substr(?2, 1, 16))
+		ON CONFLICT DO UPDATE SET size = excluded.size, body = excluded.body WHERE excluded.size > withheld.size`
+	insertPack = `INSERT INTO packs (session, pack, raw, body)
+		VALUES (?1, (SELECT ifnull(max(pack), 0) + 1 FROM packs WHERE session = ?1), ?2, ?3)`
+)
 
 // Put implements store.Store.
 func (s *Store) Put(ctx context.Context, b session.Batch) error {
@@ -102,10 +112,10 @@ func (s *Store) Put(ctx context.Context, b session.Batch) error {
 	}
 	var counts store.Counts
 	err = s.write(ctx, "put", func(inner context.Context) error {
-		w := putter{ctx: inner, stmts: &s.stmts, prepared: packed, sessions: map[session.Key]*touched{},
+		w := putter{ctx: inner, s: s, prepared: packed, sessions: map[session.Key]*touched{},
 			traces: map[sessionTrace]struct{}{},
-			packs:  packer{ctx: inner, stmts: &s.stmts}}
-		if err := s.stmts.mark.QueryRowContext(inner).Scan(&w.mark); err != nil {
+			packs:  packer{ctx: inner, s: s}}
+		if err := s.scan(inner, nextMark, nil, &w.mark); err != nil {
 			return err
 		}
 		if err := w.rows(ctx, b.Rows); err != nil {
@@ -161,7 +171,7 @@ func prepare(ctx context.Context, b session.Batch) ([]preparedRow, error) {
 // putter writes one batch, inside a transaction.
 type putter struct {
 	ctx      context.Context
-	stmts    *statements
+	s        *Store
 	prepared []preparedRow
 	mark     int64
 
@@ -197,7 +207,7 @@ func (w *putter) session(k session.Key) (*touched, error) {
 	t, ok := w.sessions[k]
 	if !ok {
 		t = &touched{}
-		if err := w.stmts.session.QueryRowContext(w.ctx, k.Tenant, k.ID, w.mark).Scan(&t.id); err != nil {
+		if err := w.s.scan(w.ctx, markSession, []any{k.Tenant, k.ID, w.mark}, &t.id); err != nil {
 			return nil, err
 		}
 		w.sessions[k] = t
@@ -212,7 +222,7 @@ func (w *putter) flush() error {
 		if t.bytes == 0 {
 			continue
 		}
-		if _, err := w.stmts.grow.ExecContext(w.ctx, t.bytes, t.id); err != nil {
+		if _, err := w.s.exec(w.ctx, growSession, t.bytes, t.id); err != nil {
 			return err
 		}
 	}
@@ -228,7 +238,7 @@ func (w *putter) trace(t sessionTrace) error {
 		return nil
 	}
 	w.traces[t] = struct{}{}
-	_, err := w.stmts.trace.ExecContext(w.ctx, t.trace[:], t.session)
+	_, err := w.s.exec(w.ctx, insertTrace, t.trace[:], t.session)
 	return err
 }
 
@@ -276,11 +286,11 @@ func (w *putter) insert(rows []session.Row, list []ofSession) error {
 		w.args = appendArgs(w.args, &rows[x.row], t.id, w.prepared[x.row].packed)
 		size += w.prepared[x.row].size
 	}
-	stmt := w.stmts.row
+	insert := oneRow
 	if len(list) > 1 {
-		stmt = w.stmts.rows
+		insert = someRows
 	}
-	res, err := stmt.ExecContext(w.ctx, w.args...)
+	res, err := w.s.exec(w.ctx, insert, w.args...)
 	if err != nil {
 		return err
 	}
@@ -325,9 +335,8 @@ func (w *putter) block(b *session.Block) error {
 func (s *Store) SetSummary(ctx context.Context, k session.Key, p store.SummaryUpdate) error {
 	err := s.transact(ctx, func(ctx context.Context) error {
 		var id, projected, newest int64
-		err := s.conn.QueryRowContext(ctx,
-			`SELECT session, projected, (SELECT last FROM marks) FROM sessions WHERE tenant = ? AND id = ?`, k.Tenant, k.ID).
-			Scan(&id, &projected, &newest)
+		err := s.scan(ctx, `SELECT session, projected, (SELECT last FROM marks) FROM sessions WHERE tenant = ? AND id = ?`,
+			[]any{k.Tenant, k.ID}, &id, &projected, &newest)
 		switch {
 		case errors.Is(err, sql.ErrNoRows):
 			return store.ErrNotFound
@@ -338,10 +347,10 @@ func (s *Store) SetSummary(ctx context.Context, k session.Key, p store.SummaryUp
 		case int64(p.Revision) < projected:
 			return nil // a later state is projected
 		}
-		if err := replaceFigures(ctx, s.conn, id, &p.Figures); err != nil {
+		if err := s.replaceFigures(ctx, id, &p.Figures); err != nil {
 			return err
 		}
-		if err := run(ctx, s.conn, `UPDATE sessions SET projected = ?, last_ns = ? WHERE session = ?`,
+		if _, err := s.exec(ctx, `UPDATE sessions SET projected = ?, last_ns = ? WHERE session = ?`,
 			int64(p.Revision), store.RankOf(p.Summary.Last), id); err != nil {
 			return err
 		}
@@ -349,8 +358,9 @@ func (s *Store) SetSummary(ctx context.Context, k session.Key, p store.SummaryUp
 		for _, f := range store.SummaryFields(&p.Summary) {
 			args = append(args, toColumn(f, false))
 		}
-		return run(ctx, s.conn, "INSERT OR REPLACE INTO summaries (session, "+strings.Join(store.SummaryColumns, ", ")+
+		_, err = s.exec(ctx, "INSERT OR REPLACE INTO summaries (session, "+strings.Join(store.SummaryColumns, ", ")+
 			") VALUES (?"+strings.Repeat(",?", len(store.SummaryColumns))+")", args...)
+		return err
 	})
 	if err != nil {
 		return fmt.Errorf("sqlitestore: set summary: %w", atRest(err))
