@@ -66,7 +66,8 @@ type Refusal struct {
 // holds its rows, without bodies. Both stores may be read and written meanwhile: what comes to the source
 // while Run is at work is copied too, in a few passes. An error ends it (that of ctx too); running it again goes on.
 func Run(ctx context.Context, src, dst store.Store, o Options) (Result, error) {
-	c := &copier{src: src, dst: dst, o: o, marks: map[session.Key]store.Revision{}, refused: map[session.Key]bool{}}
+	c := &copier{src: src, dst: dst, o: o, marks: map[session.Key]store.Revision{}, made: map[session.Key]bool{},
+		refused: map[session.Key]bool{}}
 	if err := c.run(ctx); err != nil {
 		return c.res, fmt.Errorf("copy: %w", err)
 	}
@@ -79,6 +80,7 @@ type copier struct {
 	res      Result
 
 	marks   map[session.Key]store.Revision // of the source, when what was copied of a session was read
+	made    map[session.Key]bool           // that the destination did not have
 	refused map[session.Key]bool
 	buf     []byte
 }
@@ -169,15 +171,14 @@ func (c *copier) selected(ctx context.Context) ([]session.Key, error) {
 func (c *copier) session(ctx context.Context, k session.Key) error {
 	mark, err := c.src.Revision(ctx, k)
 	if errors.Is(err, store.ErrNotFound) {
-		c.res.Gone++
-		return nil
+		return c.gone(ctx, k)
 	}
 	if err != nil {
 		return err
 	}
-	_, err = c.dst.Revision(ctx, k)
-	fresh := errors.Is(err, store.ErrNotFound)
-	if err != nil && !fresh {
+	if _, err = c.dst.Revision(ctx, k); errors.Is(err, store.ErrNotFound) {
+		c.made[k] = true
+	} else if err != nil {
 		return err
 	}
 	have, err := c.index(ctx, c.dst, k)
@@ -213,7 +214,7 @@ func (c *copier) session(ctx context.Context, k session.Key) error {
 	if err := w.flush(ctx); err != nil {
 		return err
 	}
-	return c.finish(ctx, k, mark, fresh, w.wrote)
+	return c.finish(ctx, k, mark, w.wrote)
 }
 
 // writer writes one session to the destination.
@@ -292,13 +293,9 @@ func (c *copier) index(ctx context.Context, st store.Store, k session.Key) (cont
 }
 
 // finish counts a session that was copied. All are projected at the end.
-func (c *copier) finish(ctx context.Context, k session.Key, mark store.Revision, fresh, wrote bool) error {
+func (c *copier) finish(ctx context.Context, k session.Key, mark store.Revision, wrote bool) error {
 	if _, err := c.src.Revision(ctx, k); errors.Is(err, store.ErrNotFound) {
-		c.res.Gone++
-		if fresh { // what was erased there must not live on here
-			return store.Delete(ctx, c.dst, k)
-		}
-		return nil
+		return c.gone(ctx, k)
 	} else if err != nil {
 		return err
 	}
@@ -307,4 +304,17 @@ func (c *copier) finish(ctx context.Context, k session.Key, mark store.Revision,
 		c.res.Copied++
 	}
 	return nil
+}
+
+// gone counts a session that was erased from the source. It must not live on in the destination.
+func (c *copier) gone(ctx context.Context, k session.Key) error {
+	c.res.Gone++
+	if !c.made[k] {
+		return nil
+	}
+	if _, again := c.marks[k]; again {
+		delete(c.marks, k)
+		c.res.Copied--
+	}
+	return store.Delete(ctx, c.dst, k)
 }

@@ -383,23 +383,30 @@ func TestWrittenMeanwhile(t *testing.T) {
 	}
 }
 
-// A session that is erased from the source while it is copied does not live on in the destination.
+// A session that is erased from the source while it is copied does not live on in the destination, whichever time it is
+// gone through.
 func TestErasedMeanwhile(t *testing.T) {
-	src, dst := &watched{Store: openMemory(t)}, openMemory(t)
-	fill(t, src)
-	src.blocks = func(k session.Key) {
-		if k == other {
-			if err := store.Delete(t.Context(), src, other); err != nil {
+	for _, last := range []int{1, 2} {
+		src, dst := &watched{Store: openMemory(t)}, openMemory(t)
+		fill(t, src)
+		times := 0
+		src.blocks = func(k session.Key) {
+			if k != other {
+				return
+			}
+			if times++; times < last {
+				put(t, src.Store, session.Batch{Rows: []session.Row{storetest.Row(other, 1000)}})
+			} else if err := store.Delete(t.Context(), src, other); err != nil {
 				t.Error(err)
 			}
 		}
-	}
-	res, err := storecopy.Run(t.Context(), src, dst, storecopy.Options{})
-	if err != nil || res.Gone != 1 || res.Sessions != 3 || res.Copied != 3 {
-		t.Errorf("%+v, %v", res, err)
-	}
-	if _, err := dst.Revision(t.Context(), other); !errors.Is(err, store.ErrNotFound) {
-		t.Errorf("it is there: %v", err)
+		res, err := storecopy.Run(t.Context(), src, dst, storecopy.Options{})
+		if err != nil || res.Gone != 1 || res.Sessions != 3 || res.Copied != 3 {
+			t.Errorf("%d: %+v, %v", last, res, err)
+		}
+		if _, err := dst.Revision(t.Context(), other); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("%d: it is there: %v", last, err)
+		}
 	}
 }
 
