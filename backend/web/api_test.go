@@ -1,7 +1,11 @@
 package web
 
 import (
+	"context"
+	"fmt"
 	"io"
+	"iter"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -14,7 +18,10 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/memstore"
+	"github.com/otelagent/otelagent/backend/store/storetest"
 )
 
 // sized answers so many bytes, which compression does not shrink.
@@ -174,4 +181,50 @@ func TestAnswerNobodyReads(t *testing.T) {
 		held = held || !idle
 	}
 	t.Errorf("held: %v, and never given back", held)
+}
+
+// counted counts how often rows are read.
+type counted struct {
+	store.Store
+	reads int
+}
+
+func (c *counted) Rows(ctx context.Context, k session.Key) iter.Seq2[session.Row, error] {
+	c.reads++
+	return c.Store.Rows(ctx, k)
+}
+
+// What the cache holds of sessions goes with their trees, and a session that is larger than the cache is read once.
+func TestCacheHoldsTrees(t *testing.T) {
+	for most, want := range map[int64]int{1: 1, 3 << 20: 2} {
+		h := handler(t)
+		st := &counted{Store: h.o.Store}
+		h.o.Store, h.cache = st, newCache(most)
+		for i := range 5 {
+			k := session.Key{ID: fmt.Sprint("s", i)}
+			b := session.Batch{Rows: []session.Row{storetest.Row(k, 100*i)},
+				Blocks: []session.Block{storetest.Block(k, strings.Repeat("x", 1<<20))}}
+			if err := st.Put(t.Context(), b); err != nil {
+				t.Fatal(err)
+			}
+			for range 3 {
+				w := httptest.NewRecorder()
+				r := httptest.NewRequest(http.MethodGet, "http://localhost/api/v1/outline/"+k.ID, nil)
+				if h.ServeHTTP(w, r); w.Code != http.StatusOK {
+					t.Fatalf("%d %s", w.Code, w.Body)
+				}
+			}
+		}
+		if st.reads != 5 {
+			t.Errorf("cache of %d bytes: %d readings of 5 sessions", most, st.reads)
+		}
+		held := map[session.Key]bool{}
+		for _, k := range h.cache.values.Keys() {
+			held[k.session] = held[k.session] || k.kind == wholeTree || k.kind == treeView
+		}
+		maps.DeleteFunc(held, func(_ session.Key, tree bool) bool { return !tree })
+		if len(held) != want {
+			t.Errorf("cache of %d bytes: holds the trees of %d sessions, want %d", most, len(held), want)
+		}
+	}
 }

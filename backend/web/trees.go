@@ -40,7 +40,11 @@ type cached struct {
 
 func newCache(most int64) *cache {
 	c := &cache{most: most}
-	c.values, _ = simplelru.NewLRU(1<<20, func(_ cacheKey, v *cached) { c.held -= v.size }) // fails for no size only
+	c.values, _ = simplelru.NewLRU(1<<20, func(k cacheKey, v *cached) { // fails for no size only
+		if c.held -= v.size; k.kind == wholeTree {
+			c.values.Remove(cacheKey{k.session, treeView}) // which holds the tree
+		}
+	})
 	return c
 }
 
@@ -69,8 +73,8 @@ func (c *cache) links(key session.Key) *session.Links {
 	return nil
 }
 
-// The kinds of values that are trees: with content and without.
-const wholeTree, bareTree = "tree", "bare tree"
+// The kinds of values: a tree with content and one without, and the view of a whole one.
+const wholeTree, bareTree, treeView = "tree", "bare tree", "view"
 
 // get returns what build makes of a state of a session. It replaces a value of another state.
 func (c *cache) get(ctx context.Context, key cacheKey, state string,
@@ -101,9 +105,14 @@ func (c *cache) get(ctx context.Context, key cacheKey, state string,
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.values.Remove(key)
+		if key.kind == treeView && !c.values.Contains(cacheKey{key.session, wholeTree}) {
+			return v.value, nil // the trees of sub-agents took the place of the one that it holds
+		}
 		c.values.Add(key, v)
-		for c.held += v.size; c.held > c.most && c.values.Len() > 1; {
-			c.values.RemoveOldest()
+		for c.held += v.size; c.held > c.most; c.values.RemoveOldest() {
+			if oldest, _, _ := c.values.GetOldest(); oldest.session == key.session {
+				break // of a session that is larger than the cache everything stays
+			}
 		}
 		return v.value, nil
 	})
@@ -210,9 +219,13 @@ func (q *query) view() (*view, error) {
 		return nil, err
 	}
 	state := b.String()
-	v, err := q.h.cache.get(q.Context(), cacheKey{t.key, "view"}, state, func(context.Context) (any, int64, error) {
+	v, err := q.h.cache.get(q.Context(), cacheKey{t.key, treeView}, state, func(context.Context) (any, int64, error) {
 		v := &view{View: inspect.NewView(t.Tree, related), key: t.key, revision: t.revision, state: state}
-		return v, int64(v.Len()) * 128, nil
+		size := int64(v.Len()) * 128
+		for _, other := range related {
+			size += sizeOf(other)
+		}
+		return v, size, nil
 	})
 	if err != nil {
 		return nil, err
