@@ -479,6 +479,45 @@ func TestCertificates(t *testing.T) {
 	_ = s.Close()
 }
 
+// A caller may take its time with each session of a list: servers end a response that is not read for some time.
+func TestSlowReaderOfLists(t *testing.T) {
+	f := newFake(t)
+	s := f.open(t)
+	const n = 100_000
+	written := make(chan struct{})
+	f.set(func(w http.ResponseWriter, _ *http.Request, sql string, _ []byte) bool {
+		if !strings.HasPrefix(sql, "SELECT p.tenant, p.id") {
+			return false
+		}
+		row := append(appendString(appendString(nil, ""), strings.Repeat("s", 200)), 1)
+		for _, f := range store.SummaryFields(&session.Summary{}) {
+			row = appendField(row, f, false)
+		}
+		for range n {
+			_, _ = w.Write(row)
+		}
+		close(written)
+		return true
+	})
+	got := 0
+	for _, err := range s.Sessions(t.Context(), store.Query{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got++; got > 1 {
+			continue
+		}
+		select {
+		case <-written:
+		case <-time.After(20 * time.Second):
+			t.Fatal("the server still waits for the rest to be read")
+		}
+	}
+	if got != n {
+		t.Errorf("%d sessions, want %d", got, n)
+	}
+}
+
 func FuzzReader(f *testing.F) {
 	row := func(id, s string) []byte {
 		return append(appendU64s(appendString([]byte(id), s), []uint64{1, 2}), 3)

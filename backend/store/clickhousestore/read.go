@@ -50,6 +50,30 @@ func each[T any](ctx context.Context, s *Store, what, columns, rest string, scan
 	}
 }
 
+// list is each for lists: it reads all before it yields the first. A server ends a response that is not read for some
+// time, and the caller may take its time with each session.
+func list[T any](ctx context.Context, s *Store, what, columns, rest string, scan func(*reader) T) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		var all []T
+		for v, err := range each(ctx, s, what, columns, rest, scan) {
+			if err != nil {
+				yield(v, err)
+				return
+			}
+			all = append(all, v)
+		}
+		for _, v := range all {
+			if err := s.usable(ctx); err != nil {
+				yield(*new(T), s.failed(ctx, what, err))
+				return
+			}
+			if !yield(v, nil) {
+				return
+			}
+		}
+	}
+}
+
 // state is what says whether a session is there: who Put to it, and what of that was deleted.
 type state struct {
 	touched map[uint64]touched // by writer
@@ -244,7 +268,7 @@ func (s *Store) Sessions(ctx context.Context, q store.Query) iter.Seq2[session.S
 		rest += fmt.Sprintf(" LIMIT %d", q.Limit)
 	}
 	columns := "p.tenant, p.id, toUInt8(m.mark > 0), m.`" + strings.Join(store.SummaryColumns, "`, m.`") + "`"
-	return each(ctx, s, "list sessions", columns, rest, func(r *reader) (m session.Summary) {
+	return list(ctx, s, "list sessions", columns, rest, func(r *reader) (m session.Summary) {
 		m.Tenant, m.ID = r.str(), r.str()
 		known := r.u8() == 1
 		for _, f := range store.SummaryFields(&m) {
