@@ -1,7 +1,9 @@
 package reader_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -92,5 +94,31 @@ func TestList(t *testing.T) {
 	}
 	if _, err := r.List(ctx, &store.Query{Parent: "child"}, now); !errors.Is(err, store.ErrAmbiguous) {
 		t.Error(err)
+	}
+}
+
+// A related session that is deleted before it is read is left out.
+func TestRelatedIsDeleted(t *testing.T) {
+	st := memstore.New()
+	var main *session.Session
+	for i, id := range []string{"main", "gone", "other"} { // of one trace
+		row := storetest.Row(session.Key{ID: id}, i)
+		row.Kind, row.Turn = session.KindRun, session.NoTurn
+		if err := st.Put(t.Context(), session.Batch{Rows: []session.Row{row}}); err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			main = session.Assemble([]session.Row{row})
+		}
+	}
+	r := &reader.Reader{Store: st}
+	related, err := r.Related(t.Context(), main, func(ctx context.Context, k session.Key) (session.Tree, error) {
+		if k.ID == "gone" {
+			return session.Tree{}, fmt.Errorf("read: %w", store.ErrNotFound)
+		}
+		return r.Load(ctx, k)
+	})
+	if err != nil || len(related) != 1 || related[0].ID != "other" {
+		t.Errorf("%d sessions, %v", len(related), err)
 	}
 }

@@ -204,6 +204,9 @@ func (r *Reader) Related(ctx context.Context, s *session.Session,
 				}
 				seen[sum.ID] = true
 				other, err := load(ctx, sum.Key)
+				if errors.Is(err, store.ErrNotFound) {
+					continue // deleted meanwhile
+				}
 				if err != nil {
 					return nil, err
 				}
