@@ -155,8 +155,8 @@ func nearest(l []*call, at, most int64, apart func(*call) int64) (best *call) {
 }
 
 // settle sorts the records of a call, spans first and outer before inner, and sets its times. A turn takes the start of
-// the outermost record and the end of the innermost: an outer one may contain the tools. Its usage is that of the
-// innermost span that reports it, or of a log record that reports more.
+// the outermost record and the end of the innermost: an outer one may contain the tools. Its usage is that of a log
+// record, else of the innermost span that reports it.
 func (c *call) settle() {
 	slices.SortFunc(c.recs, func(a, b *record) int {
 		return cmp.Or(cmp.Compare(bit(a.role == rolePermission), bit(b.role == rolePermission)), spansFirst(a, b),
@@ -172,12 +172,9 @@ func (c *call) settle() {
 		if r.log == c.recs[0].log {
 			c.end = r.end
 		}
-		if r.usage != nil && (c.usage == nil || c.usage.log == r.log || r.reported > c.usage.reported) {
+		if r.usage != nil {
 			c.usage = r
 		}
-	}
-	if c.usage != nil && !c.usage.log && c.usage.end > 0 {
-		c.end = c.usage.end
 	}
 }
 
@@ -207,9 +204,6 @@ func (c *call) outcome() spans.Outcome {
 	var failed, ended bool
 	for _, r := range c.own() {
 		ok, known := r.success()
-		if ok && r.text("success") != "" {
-			return spans.OutcomeOK
-		}
 		failed, ended = failed || known && !ok, ended || ok
 	}
 	switch {
@@ -283,7 +277,7 @@ func (m *mapper) attach() {
 			r.call = named
 		} else {
 			r.call = nearest(turns[r.key], r.start, 1e9, func(c *call) int64 {
-				if r.run != nil && c.run != r.run || r.id != "" && c.recordID() != "" {
+				if r.id != "" && c.recordID() != "" {
 					return math.MaxInt64
 				}
 				return max(c.start-r.start, r.start-c.end, 0)

@@ -49,13 +49,12 @@ type mapper struct {
 
 // trace is what the records of one trace have in common.
 type trace struct {
-	names     map[session.Key]int     // sessions that records name, and how many do
-	unnamed   bool                    // some record names none
-	calls     int                     // runs, turns and tool calls
-	responses map[string]bool         // ids of replies
-	own       int                     // rows of this format
-	callIDs   map[session.SpanID]bool // of turns and tool calls of this format
-	ours      []interval              // of these, by start; each ends as late as those before it
+	names   map[session.Key]int     // sessions that records name, and how many do
+	unnamed bool                    // some record names none
+	calls   int                     // runs, turns and tool calls
+	own     int                     // rows of this format
+	callIDs map[session.SpanID]bool // of turns and tool calls of this format
+	ours    []interval              // of these, by start; each ends as late as those before it
 }
 
 type interval struct{ start, end int64 }
@@ -69,7 +68,7 @@ func (t *trace) covers(at int64) bool {
 func (m *mapper) trace(id session.TraceID) *trace {
 	t := m.traces[id]
 	if t == nil {
-		t = &trace{names: map[session.Key]int{}, responses: map[string]bool{}, callIDs: map[session.SpanID]bool{}}
+		t = &trace{names: map[session.Key]int{}, callIDs: map[session.SpanID]bool{}}
 		m.traces[id] = t
 	}
 	return t
@@ -150,9 +149,8 @@ func (m *mapper) link() {
 }
 
 // contain finds by time what is around records without a parent, or whose parent was not kept or never arrived: the
-// innermost run of the trace, around a run also a tool call that has nothing below it, and around a turn also one of
-// another reporter, if not both have counts that differ. What a tool call began is in the only run below the call that
-// has nothing below it.
+// innermost run of the trace, and around a turn also one of another reporter. What a tool call began is in the only run
+// below the call that has nothing below it.
 func (m *mapper) contain() {
 	for _, r := range m.all {
 		if r.up != nil && !r.log {
@@ -164,10 +162,10 @@ func (m *mapper) contain() {
 		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(b.end, a.end))
 	}) {
 		near := open[r.row.Trace]
-		if !r.log && (r.up == nil || r.up.role == roleTool) && (!r.isRun() || r.lost()) {
+		if !r.log && (r.up == nil || r.up.role == roleTool) {
 			r.up = cmp.Or(r.innermost(near), r.up)
 		}
-		if !r.log && r.end > 0 && (r.isRun() || r.role == roleTurn || r.role == roleTool && r.kids == 0) {
+		if !r.log && r.end > 0 && (r.isRun() || r.role == roleTurn) {
 			near = slices.DeleteFunc(near, func(c *record) bool { return c.end < r.start })
 			open[r.row.Trace] = append(near[:min(len(near), maxOpen-1)], r)
 		}
@@ -203,10 +201,7 @@ func (r *record) mayBeIn(c *record) bool {
 	case r.up != nil:
 		return c.up == r.up && c.role == roleRun && c.kids == 0
 	case c.role == roleTurn:
-		return r.role == roleTurn && r.lost() && c.rule != r.rule && c.row.Parent != r.row.Parent &&
-			(c.usage == nil || r.usage == nil || *c.usage == *r.usage)
-	case c.role == roleTool:
-		return r.isRun() && c.row.Parent != r.row.Parent
+		return r.role == roleTurn && r.lost() && c.rule != r.rule && c.row.Parent != r.row.Parent
 	}
 	return !r.isRun() || c.row.Parent != r.row.Parent
 }
@@ -224,13 +219,12 @@ func (m *mapper) around() {
 		}
 		if r.role == roleTurn || r.role == roleTool || r.isRun() {
 			t.calls++
-			t.responses[r.value("response").Str()] = true
 		}
 	}
 	for _, r := range m.all {
 		t := m.trace(r.row.Trace)
 		if id := r.row.Attr(conversationID).Str(); r.named && id == r.key.ID && (t.unnamed || len(t.names) > 1) &&
-			(t.responses[id] || r.role == roleTurn && t.names[r.key] == 1 && t.calls > 1 && !r.log) {
+			r.role == roleTurn && t.names[r.key] == 1 && t.calls > 1 && !r.log {
 			r.named = false
 			delete(t.names, r.key)
 		}

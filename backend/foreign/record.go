@@ -15,21 +15,20 @@ import (
 
 // record is one foreign row as its source reads it.
 type record struct {
-	row      *session.Row
-	src      *Source
-	rule     *rule
-	role     role
-	sig      Signal
-	log      bool        // a log record, or an event of a span
-	key      session.Key // session that it belongs to
-	named    bool        // its own id says so, later also that of a record around it, or of a turn in a run
-	start    int64       // unix ns
-	end      int64       // 0: unknown
-	bound    bool        // the record has no time
-	order    int64
-	usage    *spans.Usage
-	reported int    // how many counts it reports
-	id       string // of the call: of a turn that of the reply
+	row   *session.Row
+	src   *Source
+	rule  *rule
+	role  role
+	sig   Signal
+	log   bool        // a log record, or an event of a span
+	key   session.Key // session that it belongs to
+	named bool        // its own id says so, later also that of a record around it, or of a turn in a run
+	start int64       // unix ns
+	end   int64       // 0: unknown
+	bound bool        // the record has no time
+	order int64
+	usage *spans.Usage
+	id    string // of the call: of a turn that of the reply
 
 	up      *record // nearest record around it
 	kids    int
@@ -145,7 +144,6 @@ func (r *record) readUsage() {
 	for i, n := range []*int64{&u.Input, &u.Output, &u.Reasoning, &u.CacheRead, &u.CacheWrite} {
 		if found, ok := count(r.value(usageFields[i])); ok {
 			*n = min(found, 1<<50) // sums stay in range
-			r.reported++
 			known = known || i < 2
 		}
 	}

@@ -51,11 +51,8 @@ func (r *record) at() spanKey { return spanKey{r.row.Trace, r.row.Span} }
 // keyName returns the name of the run that a key names to a record. A session that is resumed may use its key again:
 // where several log records say that a run of the key begins, it is the one that began last.
 func (m *mapper) keyName(r *record, key string) runName {
-	name, at := runName{key: r.key, id: key}, r.start
-	if r.log {
-		at = r.end
-	}
-	if n, _ := slices.BinarySearch(m.begins[name], at+1); n > 1 {
+	name := runName{key: r.key, id: key}
+	if n, _ := slices.BinarySearch(m.begins[name], max(r.start, r.end)+1); n > 1 {
 		name.id += "#" + strconv.Itoa(n)
 	}
 	return name
@@ -124,9 +121,6 @@ func (m *mapper) place() {
 		switch {
 		case r.run != nil: // its own
 		case r.role == roleLink || r.role == roleContent:
-			if r.log && r.up == nil && key != "" {
-				r.run = m.run(m.keyName(r, key))
-			}
 		case agent != "" && !r.log && r.same == nil:
 			m.put(r, m.run(runName{key: r.key, id: agent}))
 		case inTool && (r.log || r.same != nil || r.role == rolePermission || r.role == roleNote): // with the call, below
