@@ -39,7 +39,11 @@ func outline(trees []*session.Session) string {
 			run := []string{strings.TrimRight(r.ID, "0") + ":"}
 			tools := func(l []*session.ToolCall) {
 				for _, c := range l {
-					run = append(run, fmt.Sprintf("%s=%s", c.Name, c.Outcome))
+					call := c.Name + "=" + string(c.Outcome)
+				for _, p := range c.Permissions {
+					call += "," + string(p.Action)
+				}
+				run = append(run, call)
 				}
 			}
 			for _, t := range r.Turns {
@@ -119,6 +123,10 @@ func TestOneOrTwo(t *testing.T) {
 			[]session.Row{run, turn(2, 1, in, "5", out, "1", "request_id", "a"), reply(3, 0, 3, "request_id", "b")}},
 		"a reply without an id": {"01: 5/1/1",
 			[]session.Row{run, turn(2, 1, in, "5", out, "1", "request_id", "a"), reply(3, 0, 3)}},
+		"what a tool call has within": {"01: Bash=error,allow", []session.Row{run,
+			tell(Span, "claude_code.tool", 2, 1, 1, 5, "tool_name", "Bash"),
+			tell(Span, "claude_code.tool.blocked_on_user", 3, 2, 1, 2, "decision", "accept", "source", "user"),
+			tell(Span, "claude_code.tool.execution", 4, 2, 2, 5, "success", "false")}},
 		"a tool and its parts": {"01: calc=", []session.Row{langfuse("run", "agent", 1, 0, 0, 60),
 			langfuse("sequence", "span", 2, 1, 1, 3), langfuse("calc", "span", 3, 2, 1, 2)}},
 	} {

@@ -25,7 +25,6 @@ type record struct {
 	named bool        // its own id says so, later also that of a record around it, or of a turn in a run
 	start int64       // unix ns
 	end   int64       // 0: unknown
-	bound bool        // the record has no time
 	order int64
 	usage *spans.Usage
 	id    string // of the call: of a turn that of the reply
@@ -61,8 +60,7 @@ func (r *record) read(t *Table) bool {
 		return false
 	}
 	r.role, r.named = r.rule.Role, !strings.HasPrefix(row.Session.ID, tracePrefix)
-	r.order, _ = count(r.value("order"))
-	r.order = cmp.Or(r.order, row.Seq)
+	r.order = r.value("order").IntOr(row.Seq)
 	r.start, r.end = row.Start, row.End
 	if r.log {
 		if r.start == 0 {
@@ -75,7 +73,6 @@ func (r *record) read(t *Table) bool {
 			}
 		}
 	}
-	r.bound = r.end == 0 && r.start == 0
 	if r.role == roleTurn || r.isRun() {
 		r.readUsage()
 	}
@@ -102,17 +99,6 @@ func (r *record) value(f field) session.Value {
 }
 
 func (r *record) text(f field) string { return r.value(f).Text() }
-
-// count returns a count: an int, a double without fraction, or either as text.
-func count(v session.Value) (int64, bool) {
-	if n, ok := v.Int(); ok {
-		return n, n >= 0
-	}
-	if f, ok := v.Double(); ok && f >= 0 && f < 1<<53 && f == float64(int64(f)) {
-		return int64(f), true
-	}
-	return 0, false
-}
 
 // member returns the number or string at a path of names with dots in a JSON object.
 func member(object, path string) session.Value {
@@ -142,7 +128,7 @@ func (r *record) usageRule() spans.UsageRule { return cmp.Or(r.rule.Usage, r.src
 func (r *record) readUsage() {
 	u, known := &spans.Usage{}, false
 	for i, n := range []*int64{&u.Input, &u.Output, &u.Reasoning, &u.CacheRead, &u.CacheWrite} {
-		if found, ok := count(r.value(usageFields[i])); ok {
+		if found, ok := r.value(usageFields[i]).Int(); ok && found >= 0 {
 			*n = min(found, 1<<50) // sums stay in range
 			known = known || i < 2
 		}

@@ -30,12 +30,6 @@ func (a *attrs) add(key attribute.Key, v session.Value) {
 
 func (a *attrs) text(key attribute.Key, s string) { a.add(key, session.StringValue(s)) }
 
-func (a *attrs) count(key attribute.Key, v session.Value) {
-	if n, ok := count(v); ok {
-		a.add(key, session.IntValue(n))
-	}
-}
-
 // sorted returns the attributes by key, of several with one key the first.
 func (a attrs) sorted() []session.Attr {
 	slices.SortStableFunc(a, func(x, y session.Attr) int { return strings.Compare(x.Key, y.Key) })
@@ -96,7 +90,7 @@ func (m *mapper) write(row session.Row, a attrs, recs ...*record) {
 		signals |= 1 + bit(r.log)
 	}
 	a.text(spans.RecordingKindKey, string([]spans.Recording{1: RecordingSpans, RecordingLogs, RecordingBoth}[signals]))
-	if recs[0].bound {
+	if recs[0].start == 0 && recs[0].end == 0 {
 		a.text(spans.StartTimeKey, string(spans.TimeSourceBound))
 	}
 	row.Attrs = a.sorted()
@@ -141,19 +135,18 @@ func (m *mapper) writeRun(n *run) {
 	if n.call != nil {
 		a.add(spans.AgentNameKey, n.call.value("agent_name"))
 	}
+	var agent, model, provider session.Value
 	for _, t := range n.turns {
-		if v := pick(t.recs, "agent_name"); !v.IsZero() {
-			a.add(spans.AgentNameKey, v)
-			break
+		if agent.IsZero() {
+			agent = pick(t.recs, "agent_name")
+		}
+		if model.IsZero() && !t.utility() {
+			model, provider = pick(t.recs, "model"), pick(t.recs, "provider")
 		}
 	}
-	for _, t := range n.turns {
-		if v := pick(t.recs, "model"); !t.utility() && !v.IsZero() {
-			a.add(spans.RequestModelKey, v)
-			a.add(spans.ProviderNameKey, pick(t.recs, "provider"))
-			break
-		}
-	}
+	a.add(spans.AgentNameKey, agent)
+	a.add(spans.RequestModelKey, model)
+	a.add(spans.ProviderNameKey, provider)
 	if p := n.above(); p != nil {
 		a.text(spans.RunParentIDKey, p.id)
 		if p.key != n.key {
@@ -248,7 +241,7 @@ func (m *mapper) writeTurn(n *run, t *call, input []string) {
 	a.add(spans.ProviderNameKey, pick(t.recs, "provider"))
 	a.text(spans.ResponseIDKey, pick(t.recs, "response").Text())
 	a.text(spans.TurnStopReasonKey, stopReason(pick(t.recs, "stop")))
-	a.count(spans.TurnAttemptsKey, pick(t.recs, "attempts"))
+	a.add(spans.TurnAttemptsKey, pick(t.recs, "attempts"))
 	if ms, ok := pick(t.recs, "first_ms").Double(); ok && ms > 0 && ms < 1e12 {
 		a.add(spans.TimeToFirstChunkKey, session.DoubleValue(ms/1e3))
 	}
@@ -379,9 +372,9 @@ func (m *mapper) writeCompaction(n *run, r *record) {
 	var a attrs
 	a.text(spans.CompactionKindKeyKey, string(kind))
 	a.add(spans.CompactionTriggerKey, r.value("trigger"))
-	a.count(spans.CompactionInputTokensKey, r.value("before"))
-	a.count(spans.CompactionOutputTokensKey, r.value("after"))
-	a.count(spans.CompactionMessagesSummarizedKey, r.value("removed"))
+	a.add(spans.CompactionInputTokensKey, r.value("before"))
+	a.add(spans.CompactionOutputTokensKey, r.value("after"))
+	a.add(spans.CompactionMessagesSummarizedKey, r.value("removed"))
 	if ok, known := r.success(); known {
 		a.add(spans.CompactionAppliedKey, session.BoolValue(ok))
 	}

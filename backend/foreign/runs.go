@@ -102,7 +102,7 @@ func (n *run) root() *run {
 
 // put places a record in a run.
 func (m *mapper) put(r *record, in *run) {
-	if r.run = in; !r.bound && r.role != roleNote {
+	if r.run = in; r.role != roleNote {
 		in.include(r.start, max(r.start, r.end))
 	}
 }
@@ -211,24 +211,22 @@ func (o only[K]) add(key K, n *run) {
 // placeLogs places log records without a key: in the only run of their trace, else in the last run of the session that
 // began before them. Runs begin first, so that what comes before its run in time finds it.
 func (m *mapper) placeLogs(logs []*record) {
-	ofTrace, inSession := only[runName]{}, map[session.Key][]*run{}
 	traceName := func(r *record) runName { return runName{key: r.key, trace: r.row.Trace} }
 	first := func(n *run) int64 { return n.first }
-	note := func(r *record) {
-		root, l := r.run.root(), inSession[r.key]
-		ofTrace.add(traceName(r), root)
-		i, found := slices.BinarySearchFunc(l, root, func(a, b *run) int {
-			return cmp.Or(cmp.Compare(a.first, b.first), compareRuns(a, b))
-		})
-		if !found && root.first > 0 {
-			inSession[r.key] = slices.Insert(l, i, root)
-		}
-	}
 	for _, starts := range []bool{true, false} {
+		ofTrace, inSession, seen := only[runName]{}, map[session.Key][]*run{}, map[*run]bool{}
 		for _, r := range m.all {
-			if r.run != nil && len(logs) > 0 {
-				note(r)
+			if r.run == nil || len(logs) == 0 {
+				continue
 			}
+			root := r.run.root()
+			ofTrace.add(traceName(r), root)
+			if !seen[root] && root.first > 0 {
+				seen[root], inSession[r.key] = true, append(inSession[r.key], root)
+			}
+		}
+		for _, l := range inSession {
+			slices.SortFunc(l, func(a, b *run) int { return cmp.Or(cmp.Compare(a.first, b.first), compareRuns(a, b)) })
 		}
 		for _, r := range logs {
 			n, l := ofTrace[traceName(r)], inSession[r.key]
