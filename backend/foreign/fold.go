@@ -53,8 +53,8 @@ func (m *mapper) fold() {
 			left = n.under[0]
 			left.call, n.gone = n.call, true
 			left.recs, left.notes = append(left.recs, n.recs...), append(left.notes, n.notes...)
-		case empty && (!n.isRun || up != nil && len(n.under) == 0 && up.key == n.key):
-			n.gone = true // also a run within another one of which nothing is known
+		case empty && !n.isRun:
+			n.gone = true
 			continue
 		}
 		if up != nil {

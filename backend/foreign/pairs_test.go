@@ -40,10 +40,10 @@ func outline(trees []*session.Session) string {
 			tools := func(l []*session.ToolCall) {
 				for _, c := range l {
 					call := c.Name + "=" + string(c.Outcome)
-				for _, p := range c.Permissions {
-					call += "," + string(p.Action)
-				}
-				run = append(run, call)
+					for _, p := range c.Permissions {
+						call += "," + string(p.Action)
+					}
+					run = append(run, call)
 				}
 			}
 			for _, t := range r.Turns {

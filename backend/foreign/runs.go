@@ -109,7 +109,7 @@ func (m *mapper) put(r *record, in *run) {
 
 // place finds the run of each record: of spans by what is around them, of log records by span, key, trace or order.
 func (m *mapper) place() {
-	talk := m.nameRuns()
+	m.nameRuns()
 	var late []*record
 	logs := slices.IndexFunc(m.all, func(r *record) bool { return r.log })
 	for i, r := range m.all {
@@ -130,7 +130,7 @@ func (m *mapper) place() {
 			m.put(r, r.in.run)
 		case cmp.Or(key, r.inKey) != "":
 			m.put(r, m.run(m.keyName(r, cmp.Or(key, r.inKey))))
-		case !r.log && talk[r.row.Trace]:
+		case !r.log && m.trace(r.row.Trace).talk:
 			m.put(r, m.run(runName{r.key, r.row.Trace.String(), r.row.Trace}))
 		default: // also tool calls that have a trace to themselves
 			late = append(late, r)
@@ -145,17 +145,15 @@ func (m *mapper) place() {
 	}
 }
 
-// nameRuns makes the runs that have a span, and notes by which names records know runs. It returns the traces with a
-// turn that has no run.
-func (m *mapper) nameRuns() map[session.TraceID]bool {
-	talk := map[session.TraceID]bool{}
+// nameRuns makes the runs that have a span, and notes by which names records know runs.
+func (m *mapper) nameRuns() {
 	for _, r := range m.all {
 		switch key := r.text("run"); {
 		case r.in != nil:
 		case r.role == roleStart && key != "":
 			m.begins[runName{key: r.key, id: key}] = append(m.begins[runName{key: r.key, id: key}], r.start)
 		case r.role == roleTurn && !r.log && cmp.Or(key, r.inKey, r.text("agent")) == "":
-			talk[r.row.Trace] = true
+			m.trace(r.row.Trace).talk = true
 		}
 	}
 	for _, times := range m.begins {
@@ -182,7 +180,6 @@ func (m *mapper) nameRuns() map[session.TraceID]bool {
 			m.alias(runName{key: r.key, id: r.text("agent")}, m.callRun(r.key, r.in))
 		}
 	}
-	return talk
 }
 
 // alias makes a name that no run has that of a run. A later run that uses a key again is one of its own.
