@@ -1,0 +1,40 @@
+package foreign
+
+import (
+	"encoding/json"
+	"flag"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// TestTrees holds the whole trees of all recordings.
+func TestTrees(t *testing.T) {
+	table := Default()
+	for _, name := range slices.Sorted(maps.Keys(expectations(t))) {
+		got, err := json.MarshalIndent(assemble(table, entryRows(t, table, name)), "", " ")
+		if err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join("testdata", "trees", name+".json")
+		if *update {
+			if err := os.WriteFile(file, got, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		want, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(string(want), string(got)); d != "" {
+			t.Errorf("%s: %s", name, d)
+		}
+	}
+}
