@@ -96,11 +96,7 @@ func (r *renderer) events(n *node, list []EventView) {
 
 func (r *renderer) findings(n *node, list []Finding) {
 	for _, f := range list {
-		if f.Observation {
-			n.wrapped("note", dim, f.Text)
-		} else {
-			n.wrapped("defect", yellow, f.Text)
-		}
+		n.wrapped(f.label(), map[bool]style{true: dim, false: yellow}[f.Observation], f.Text)
 	}
 }
 

@@ -24,5 +24,9 @@ func finding(d session.Defect) Finding {
 // findings returns defects in words.
 func findings(l []session.Defect) []Finding { return each(l, finding) }
 
+func (f *Finding) label() string {
+	return map[bool]string{true: "note", false: "defect"}[f.Observation]
+}
+
 // Defect returns what a defect says, in one line for people.
 func Defect(d session.Defect) string { return finding(d).Text }

@@ -147,13 +147,9 @@ func (v *diffView) first() {
 	case v.one():
 		v.field("differ", v.parts(f.Parts))
 	default:
-		what := v.parts(f.Parts)
+		what, before := v.parts(f.Parts), cmp.Or(prefixed("same up to ", v.where(f.SameA, f.SameB)), "from the beginning")
 		if f.A == "" || f.B == "" {
 			what = "only in " + map[bool]string{true: "b", false: "a"}[f.A == ""]
-		}
-		before := "from the beginning"
-		if f.SameA != "" || f.SameB != "" {
-			before = "same up to " + v.where(f.SameA, f.SameB)
 		}
 		v.field("first", before, v.where(f.A, f.B)+": "+what)
 	}

@@ -41,22 +41,13 @@ func (f *Follower) Write(
 	r := newRenderer(t, o)
 	r.log, r.over = true, over
 	l := &log{Follower: f, renderer: r, keys: map[*session.Run]string{}, nth: map[string]int{}}
-	for _, tree := range append([]session.Tree{t}, related...) {
-		runKeys(tree.Session, l.keys)
+	for _, p := range r.runs {
+		l.keys[p.run] = l.key(p.tree.ID, p.run.ID)
 	}
 	for _, n := range r.roots() {
 		l.node(n, "", "", "")
 	}
 	return f.d.err
-}
-
-// runKeys names the runs of a session by their ids. Numbers distinguish ids that a loop uses again.
-func runKeys(s *session.Session, keys map[*session.Run]string) {
-	nth := map[string]int{}
-	for _, run := range s.Runs {
-		keys[run] = fmt.Sprintf("%q %q %d", s.ID, run.ID, nth[run.ID])
-		nth[run.ID]++
-	}
 }
 
 // log is one Write.
@@ -145,12 +136,7 @@ func (f *Follower) Line(t session.Tree, now time.Time, columns int) string {
 		if v.Status == spans.SessionStatusAborted {
 			until = turn.Seen
 		}
-		keys := map[*session.Run]string{}
-		runKeys(t.Session, keys)
-		what := fmt.Sprintf("turn %d %s", turn.Index, since(turn.Start, until))
-		if n := f.agents[keys[v.run]]; n > 0 {
-			what = fmt.Sprintf("sub-agent %d ", n) + what
-		}
+		what := "turn " + strings.TrimPrefix(v.Turn, t.ID+"/") + " " + since(turn.Start, until)
 		if out = append(out, what); turn.Attempts > 1 {
 			out = append(out, fmt.Sprintf("attempt %d", turn.Attempts))
 		}

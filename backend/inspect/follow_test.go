@@ -53,7 +53,7 @@ func TestFollowKilled(t *testing.T) {
 		t.Error(diff)
 	}
 	line := f.Line(tree, at(5), 80)
-	if want := "busy · turn 0 5.0s · attempt 2 · edit 3.0s"; line != want {
+	if want := "busy · turn @1/0 5.0s · attempt 2 · edit 3.0s"; line != want {
 		t.Errorf("foot %q, want %q", line, want)
 	}
 	for _, w := range []int{10, 40, 60} {

@@ -151,17 +151,16 @@ func (r *renderer) subAgents() (n int, known bool, u session.Usage) {
 
 // times returns when the session was and how long it took, as far as it is known.
 func (r *renderer) times() []string {
-	s := r.main.Session
-	from, to := s.StartKnown(), session.TimeKnown(s.Last)
-	switch {
-	case !from && !to:
-		return []string{"not stated"}
-	case !to: // counted from the session's beginning, or from that of its process
+	s, from := r.main.Session, r.main.StartKnown()
+	switch last := ago(s.Last, r.o.Now); {
+	case from && session.TimeKnown(s.Last):
+		return []string{r.period(s.Start, s.Last), took(s.Start, s.Last), last}
+	case from: // counted from the session's beginning, or from that of its process
 		return []string{"dates not stated", took(s.Start, s.Last)}
-	case !from:
-		return []string{"beginning not stated", "last seen " + r.period(s.Last, s.Last), ago(s.Last, r.o.Now)}
+	case session.TimeKnown(s.Last):
+		return []string{"beginning not stated", "last seen " + r.period(s.Last, s.Last), last}
 	}
-	return []string{r.period(s.Start, s.Last), took(s.Start, s.Last), ago(s.Last, r.o.Now)}
+	return []string{"not stated"}
 }
 
 func (r *renderer) period(from, to time.Time) string {

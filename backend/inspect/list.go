@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/otelagent/otelagent/backend/foreign"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -113,10 +112,8 @@ func agentOf(s *session.Summary) string {
 	if agent != "" || s.Mapped == "" {
 		return agent
 	}
-	if source := foreign.Default().Source(s.Dialect); source != nil {
-		return "from " + Clean(source.Title)
-	}
-	return "from " + Clean(s.Dialect)
+	name, _ := program(s.Dialect)
+	return "from " + Clean(name)
 }
 
 // sessionStyles are the styles of statuses; others are yellow.

@@ -25,13 +25,19 @@ func OriginOf(s *session.Session) *Origin {
 			continue
 		}
 		o := &Origin{Name: cmp.Or(r.Dialect, s.Dialect)}
-		if source := foreign.Default().Source(o.Name); source != nil {
-			o.Name, o.Lacks = cmp.Or(source.Title, o.Name), source.Lacks
-		}
+		o.Name, o.Lacks = program(o.Name)
 		o.Name += " " + string(r.Recording)
 		return o
 	}
 	return nil
+}
+
+// program returns the name of the program whose records a dialect reads, and what it never reports.
+func program(dialect string) (name string, lacks []string) {
+	if source := foreign.Default().Source(dialect); source != nil {
+		return cmp.Or(source.Title, dialect), source.Lacks
+	}
+	return dialect, nil
 }
 
 // isForeign reports whether a run was made of records of another program.

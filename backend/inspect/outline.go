@@ -335,27 +335,19 @@ func input(t *viewTurn) []session.Ref {
 }
 
 // children returns runs of other sessions that this one spawned, then sessions that name it and are not among them.
-func (v *View) children(named []session.Summary, now time.Time) []OutlineChild {
-	var out []OutlineChild
+func (v *View) children(named []session.Summary, now time.Time) (out []OutlineChild) {
 	seen := map[string]bool{v.tree.ID: true}
 	for _, p := range v.index.runs {
-		if p.tree.Session == v.tree.Session {
-			continue
-		}
-		c := OutlineChild{
-			Session: p.tree.ID, Run: p.address(), Kind: "sub-agent", Agent: cmp.Or(p.run.Agent, p.run.AgentID),
-			Status: p.tree.StatusAt(now),
-		}
 		from, ok := v.index.claims[p.run]
-		switch {
-		case ok && from.tree.Session == v.tree.Session:
-			c.From = from.address
-		case !ok && p.run.ParentSessionID == v.tree.ID:
-		default:
+		isOurs := ok && from.tree.Session == v.tree.Session
+		if p.tree.Session == v.tree.Session || !isOurs && (ok || p.run.ParentSessionID != v.tree.ID) {
 			continue
 		}
 		seen[p.tree.ID] = true
-		out = append(out, c)
+		out = append(out, OutlineChild{
+			Session: p.tree.ID, Run: p.address(), Kind: "sub-agent", Agent: cmp.Or(p.run.Agent, p.run.AgentID),
+			Status: p.tree.StatusAt(now), From: from.address,
+		})
 	}
 	for _, s := range named {
 		if seen[s.ID] {

@@ -44,20 +44,11 @@ func shownParts(body string) []shownPart {
 
 // resultText returns a tool result in one line: its texts, or its JSON.
 func resultText(body string) string {
-	text := ""
-	if fields(body).Has("content") { // else what members it has are its own
-		text = joinedParts(body)
-	}
-	return cmp.Or(text, valueText([]byte(body)))
-}
-
-// joinedParts returns what a message says as one text.
-func joinedParts(body string) string {
 	var texts []string
-	for _, s := range shownParts(body) {
-		texts = append(texts, s.text)
+	if fields(body).Has("content") { // else what members it has are its own
+		texts = each(shownParts(body), func(p shownPart) string { return p.text })
 	}
-	return strings.Join(texts, " ")
+	return cmp.Or(strings.Join(texts, " "), valueText([]byte(body)))
 }
 
 // argsText returns arguments as they would stand between the parentheses of a call: name: value, name: value.

@@ -258,20 +258,18 @@ func (r *Request) messages() {
 // source says in words where a message came from.
 func source(m *session.Message) string {
 	s := &m.Source
+	of := ""
 	switch s.Kind {
 	case "":
-		if s.Raw != "" {
-			return Clean(s.Raw)
-		}
-		return Clean(m.Provenance)
+		return Clean(cmp.Or(s.Raw, m.Provenance))
 	case spans.ProvenanceLoopTurn:
 		return fmt.Sprintf("turn %d:%d %s", s.TurnIndex, s.MessageIndex, Clean(s.Role))
 	case spans.ProvenanceIdentityBlock:
-		return fmt.Sprintf("%s %s:%d", s.Kind, Clean(s.Name), s.Order)
+		of = fmt.Sprintf(" %s:%d", s.Name, s.Order)
 	case spans.ProvenanceMemoryTier:
-		return fmt.Sprintf("%s %s:%s", s.Kind, Clean(s.Tier), Clean(s.RecordID))
+		of = " " + s.Tier + ":" + s.RecordID
 	}
-	return Clean(string(s.Kind))
+	return Clean(string(s.Kind) + of)
 }
 
 // state says whether a part is new, and what is not there.
@@ -379,7 +377,7 @@ func (d *drawer) missing(list []MissingPart) {
 
 func (d *drawer) defects(list []session.Defect) {
 	for _, f := range findings(list) {
-		d.field(map[bool]string{true: "note", false: "defect"}[f.Observation], f.Text)
+		d.field(f.label(), f.Text)
 	}
 }
 

@@ -28,8 +28,7 @@ type StatusView struct {
 	// were last seen.
 	Open []StatusOpen `json:"open,omitempty"`
 
-	run  *session.Run // of the open turn
-	turn *session.Turn
+	turn *session.Turn // the open one
 }
 
 // StatusOpen is an unfinished tool call or permission evaluation.
@@ -62,7 +61,7 @@ func StatusOf(s *session.Session, now time.Time) StatusView {
 			switch n.Kind() {
 			case session.KindTurn:
 				if n.Turn.Known == spans.KnownLive && (v.turn == nil || n.Turn.Start.After(v.turn.Start)) {
-					v.run, v.turn, v.Turn, v.Attempts = run, n.Turn, address, n.Turn.Attempts
+					v.turn, v.Turn, v.Attempts = n.Turn, address, n.Turn.Attempts
 				}
 			case session.KindToolCall:
 				if c := n.Call; c.Known == spans.KnownLive {

@@ -64,7 +64,8 @@ func (d *differ) run(a, b *session.Run) Pair {
 	p := Pair{A: d.a.runPlace(a), B: d.b.runPlace(b)}
 	if d.out.Kind == OfSessions || d.out.Kind == OfRuns {
 		d.fields(&p, d.a.runFields(a), d.b.runFields(b))
-		d.calls(&p, d.a.callsOfRun(a), d.b.callsOfRun(b))
+		own := func(r *session.Run) []*call { return callsOf(r.ToolCalls, r.Capture) } // that belong to no turn
+		d.calls(&p, own(cmp.Or(a, &session.Run{})), own(cmp.Or(b, &session.Run{})))
 	}
 	x, y := d.a.turns(a), d.b.turns(b)
 	for _, t := range alignTurns(x, y, d.a.Turn != nil) {
@@ -144,18 +145,15 @@ func (d *differ) calls(p *Pair, a, b []*call) {
 
 // unknown notes that a part could not be compared, once where both sides have one reason.
 func (d *differ) unknown(p *Pair, part Part, a, b Why) {
-	add := func(why Why, side string) {
-		u := Unknown{Part: part, Why: why, Side: side}
-		if why != "" && !d.ignored[part] && !slices.Contains(p.NotCompared, u) {
+	sides := []Unknown{{part, a, "a", 0}, {part, b, "b", 0}}
+	if a == b {
+		sides = []Unknown{{part, a, "both", 0}}
+	}
+	for _, u := range sides {
+		if u.Why != "" && !d.ignored[part] && !slices.Contains(p.NotCompared, u) {
 			p.NotCompared = append(p.NotCompared, u)
 		}
 	}
-	if a == b {
-		add(a, "both")
-		return
-	}
-	add(a, "a")
-	add(b, "b")
 }
 
 // fields compares the fields of a and b by path. Where the pair has one side only, it reports what that side says.

@@ -286,14 +286,6 @@ func callsOf(l []*session.ToolCall, capture spans.Capture) (out []*call) {
 	return out
 }
 
-// callsOfRun returns the tool calls that belong to no turn.
-func (s *side) callsOfRun(r *session.Run) []*call {
-	if r == nil {
-		return nil
-	}
-	return callsOf(r.ToolCalls, r.Capture)
-}
-
 // callFields lists what is compared of a tool call.
 func (s *side) callFields(c *call) []field {
 	l := fieldList{of: s, capture: c.capture}

@@ -26,10 +26,10 @@ func (d *differ) messages(p *Pair) {
 		}
 	}
 	block := func(n, i int) string { return blocks[n][i] }
-	place := func(n, i int) string {
-		switch m := &lists[n][i]; m.Source.Kind { // the others name no place
-		case spans.ProvenanceLoopTurn, spans.ProvenanceIdentityBlock, spans.ProvenanceMemoryTier,
-			spans.ProvenanceSystemPrompt:
+	place := func(n, i int) string { // others than these name no place
+		m, kinds := &lists[n][i], []spans.ProvenanceKind{spans.ProvenanceLoopTurn, spans.ProvenanceIdentityBlock,
+			spans.ProvenanceMemoryTier, spans.ProvenanceSystemPrompt}
+		if slices.Contains(kinds, m.Source.Kind) {
 			return m.Provenance
 		}
 		return ""

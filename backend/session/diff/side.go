@@ -135,14 +135,12 @@ func (s *side) callPlace(c *call) *Place {
 		return nil
 	}
 	p := &Place{ID: c.ID, Status: string(c.Outcome), TookNS: between(c.Start, c.End), Asked: c.asked}
-	if c.ChildRunID == "" || c.ChildSessionID != "" && c.ChildSessionID != s.Session.ID {
-		if c.ChildSessionID != "" {
-			p.Children = []string{strings.TrimSuffix(c.ChildSessionID+"/"+c.ChildRunID, "/")}
-		}
+	if c.ChildSessionID != "" && (c.ChildRunID == "" || c.ChildSessionID != s.Session.ID) {
+		p.Children = []string{strings.TrimSuffix(c.ChildSessionID+"/"+c.ChildRunID, "/")}
 		return p
 	}
 	for _, r := range s.Session.Runs {
-		if r.ID == c.ChildRunID {
+		if c.ChildRunID != "" && r.ID == c.ChildRunID {
 			p.Children = append(p.Children, s.address(r))
 		}
 	}
@@ -160,19 +158,18 @@ func messagesOf(t *session.Turn) *session.Refs {
 // before returns the messages of the last request of the run, or of the run that it continues, before a turn; nil where
 // there is none.
 func (s *side) before(r *session.Run, t *session.Turn) *session.Refs {
-	last := func(turns []*session.Turn) *session.Refs {
+	lists := [][]*session.Turn{r.Turns[:position(r, t)]}
+	if st := s.history.Run(r); st.Parent != nil && st.Relation != session.RelationSubAgent {
+		lists = append(lists, st.Parent.Turns)
+	}
+	for _, turns := range lists {
 		for _, o := range slices.Backward(turns) {
 			if m := messagesOf(o); m != nil && m.Complete {
 				return m
 			}
 		}
-		return nil
 	}
-	st := s.history.Run(r)
-	if m := last(r.Turns[:position(r, t)]); m != nil || st.Parent == nil || st.Relation == session.RelationSubAgent {
-		return m
-	}
-	return last(st.Parent.Turns)
+	return nil
 }
 
 // news returns the messages that were new for the model: those that the loop reports, else those that its request

@@ -11,12 +11,8 @@ func byPart(x, y Part) int { return cmp.Compare(slices.Index(Parts, x), slices.I
 func (p *Pair) finish() {
 	slices.SortStableFunc(p.Changes, func(x, y Change) int { return byPart(x.Part, y.Part) })
 	slices.SortStableFunc(p.NotCompared, func(x, y Unknown) int { return byPart(x.Part, y.Part) })
-	switch {
-	case p.A == nil || p.B == nil:
-		p.NotCompared, p.State = nil, OnlyA
-		if p.A == nil {
-			p.State = OnlyB
-		}
+	if p.State = Same; p.A == nil || p.B == nil {
+		p.NotCompared, p.State = nil, map[bool]State{true: OnlyB, false: OnlyA}[p.A == nil]
 		return
 	}
 	p.Parts = slices.Clone(p.Repeats)
@@ -30,19 +26,14 @@ func (p *Pair) finish() {
 	}
 	slices.SortFunc(p.Parts, byPart)
 	p.Parts = slices.Compact(p.Parts)
-	p.State = Same
-	if len(p.NotCompared) > 0 {
-		p.State = NotAll
+	has := func(states ...State) bool {
+		return slices.ContainsFunc(p.Turns, func(t Pair) bool { return slices.Contains(states, t.State) })
 	}
-	differs := len(p.Parts) > 0
-	for _, t := range p.Turns {
-		differs = differs || t.State != Same && t.State != NotAll
-		if t.State == NotAll {
-			p.State = NotAll
-		}
-	}
-	if differs {
+	switch {
+	case len(p.Parts) > 0 || has(Changed, OnlyA, OnlyB):
 		p.State = Changed
+	case len(p.NotCompared) > 0 || has(NotAll):
+		p.State = NotAll
 	}
 }
 

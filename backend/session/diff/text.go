@@ -66,24 +66,20 @@ const (
 
 // text compares two texts within the bounds of the comparison.
 func (d *differ) text(before, after string) *Text {
-	t := compareTexts(before, after, min(textBound, d.room))
-	for _, h := range t.Hunks {
-		for _, l := range h.Lines {
-			d.room = max(0, d.room-len(l.Text)-1)
-		}
-	}
+	room := min(textBound, d.room)
+	t, left := compareTexts(before, after, room)
+	d.room -= room - left
 	return t
 }
 
-// compareTexts compares two texts. The lines of the result hold at most room bytes.
-func compareTexts(before, after string, room int) *Text {
-	t := &Text{Before: int64(len(before)), After: int64(len(after))}
+// compareTexts compares two texts. The lines of the result hold at most room bytes; left is what they do not use.
+func compareTexts(before, after string, room int) (t *Text, left int) {
+	t = &Text{Before: int64(len(before)), After: int64(len(after))}
 	if strings.HasSuffix(before, "\n") && strings.HasSuffix(after, "\n") {
 		before, after = before[:len(before)-1], after[:len(after)-1]
 	}
 	a, cutA := lines(before)
 	b, cutB := lines(after)
-	t.Cut = cutA || cutB
 	list := edits(a, b)
 	for _, e := range list {
 		t.Removed, t.Added = t.Removed+e.End-e.Start, t.Added+e.ReplEnd-e.ReplStart
@@ -97,8 +93,8 @@ func compareTexts(before, after string, room int) *Text {
 		room = t.hunk(a, b, list[:k], room)
 		list = list[k:]
 	}
-	t.Cut = t.Cut || len(list) > 0
-	return t
+	t.Cut = t.Cut || cutA || cutB || len(list) > 0
+	return t, max(room, 0)
 }
 
 // edits returns what to replace in a to make b. It is symmetric: edits(b, a) mirrors edits(a, b).
@@ -158,13 +154,13 @@ func (t *Text) hunk(a, b []string, list []lcs.Diff, room int) int {
 		at = e.End
 	}
 	put(Equal, a[at:min(at+contextOf, len(a))], nil)
-	has := func(op string) bool {
-		return slices.ContainsFunc(h.Lines, func(l Line) bool { return l.Op == op || l.Op == Equal })
+	only := func(op string) bool {
+		return !slices.ContainsFunc(h.Lines, func(l Line) bool { return l.Op != op })
 	}
-	if !has(Removed) {
+	switch {
+	case only(Added):
 		h.A = 0
-	}
-	if !has(Added) {
+	case only(Removed):
 		h.B = 0
 	}
 	t.Hunks = append(t.Hunks, h)

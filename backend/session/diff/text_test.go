@@ -13,7 +13,7 @@ import (
 // The report of one text is bounded, and so is the time.
 func TestTextBounds(t *testing.T) {
 	long := strings.Repeat("word ", 1000)
-	d := compareTexts(long, strings.ToUpper(long), 100)
+	d, _ := compareTexts(long, strings.ToUpper(long), 100)
 	reported := 0
 	for _, h := range d.Hunks {
 		for _, l := range h.Lines {
@@ -23,7 +23,7 @@ func TestTextBounds(t *testing.T) {
 	if !d.Cut || reported > 100 || reported < 90 {
 		t.Errorf("cut %v, %d bytes", d.Cut, reported)
 	}
-	if d := compareTexts(strings.Repeat("a\n", maxText), strings.Repeat("a\n", maxText)+"b", 100); !d.Cut ||
+	if d, _ := compareTexts(strings.Repeat("a\n", maxText), strings.Repeat("a\n", maxText)+"b", 100); !d.Cut ||
 		len(d.Hunks) > 0 {
 		t.Errorf("compared beyond the first MiB: %+v", d)
 	}
@@ -37,7 +37,7 @@ func TestTextBounds(t *testing.T) {
 		fmt.Fprintf(&y, "b %d\n", i)
 	}
 	start := time.Now()
-	if d := compareTexts(x.String(), y.String(), 64<<10); !d.Coarse || time.Since(start) > 10*time.Second {
+	if d, _ := compareTexts(x.String(), y.String(), 64<<10); !d.Coarse || time.Since(start) > 10*time.Second {
 		t.Errorf("coarse %v after %v", d.Coarse, time.Since(start))
 	}
 }
@@ -86,7 +86,8 @@ func FuzzText(f *testing.F) {
 		if len(before)+len(after) > 64<<10 || before == after {
 			return
 		}
-		d, back := compareTexts(before, after, 1<<20), compareTexts(after, before, 1<<20)
+		d, _ := compareTexts(before, after, 1<<20)
+		back, _ := compareTexts(after, before, 1<<20)
 		if len(d.Hunks) != len(back.Hunks) || d.Before != back.After {
 			t.Errorf("not symmetric: %d hunks and %d", len(d.Hunks), len(back.Hunks))
 		}

@@ -56,16 +56,11 @@ func canonical(raw string) string {
 func plain(v any) any {
 	switch v := v.(type) {
 	case json.Number:
-		n := string(v)
-		_, err := strconv.ParseInt(n, 10, 64)
 		f, bad := v.Float64()
-		switch {
-		case err == nil && n != "-0" || bad != nil:
+		if _, err := v.Int64(); bad != nil || err == nil && math.Abs(f) >= 1<<53 {
 			return v
-		case f == math.Trunc(f) && math.Abs(f) < 1<<53:
-			return json.Number(strconv.FormatInt(int64(f), 10))
 		}
-		return json.Number(strconv.FormatFloat(f, 'g', -1, 64))
+		return f + 0 // not -0
 	case map[string]any:
 		for name := range v {
 			v[name] = plain(v[name])
