@@ -110,7 +110,7 @@ func (a *app) acp(ctx context.Context, o *sendOptions, command []string, verbose
 		if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
 			code = exitNotFound
 		}
-		return &exitError{Code: code, Err: err}
+		return &exitError{Code: code, Err: fmt.Errorf("the agent does not start: %w", err)}
 	}
 	go tr.trace(ctx, a, o)
 	go func() {

@@ -196,7 +196,8 @@ func startError(err error) error {
 			"--otlp-http", where)
 	}
 	text := err.Error()
-	for _, noise := range []string{"cannot start pipelines: ", `failed to start "agent_session" exporter: `,
+	for _, noise := range []string{"failed to get config: ", "cannot resolve the configuration: ",
+		"cannot retrieve the configuration: ", "cannot start pipelines: ", `failed to start "agent_session" exporter: `,
 		"agent_session: storage: "} {
 		text = strings.Replace(text, noise, "", 1)
 	}

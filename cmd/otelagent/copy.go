@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -64,13 +62,6 @@ Exit codes: 0 copied, 1 interrupted or not all copied, 2 wrong usage.`,
 	c.Flags().StringVar(&o.since, "since", "", "copy the sessions with an event "+sinceHelp)
 	c.Flags().BoolVar(&o.only, "only", false, "copy no sub-agents of SESSION")
 	return c
-}
-
-// untilInterrupted returns a context that ends with Ctrl-C or SIGTERM; a second signal ends the process.
-func untilInterrupted(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop)
-	return ctx, stop
 }
 
 // same reports whether both are one database, as far as that can be seen.
