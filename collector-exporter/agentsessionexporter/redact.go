@@ -164,9 +164,12 @@ func (r *redactor) items(row *session.Row) (total int) {
 // block that a template refers to is withheld where a rule changed it there. So is all of a template that is broken or
 // too large.
 func (r *redactor) blocks(blocks []session.Block) (total int) {
-	here := map[blockRef]*session.Block{}
+	here := map[blockRef][]*session.Block{} // whole ones; a batch may have one several times
 	for i := range blocks {
-		here[blockRef{blocks[i].Session, blocks[i].ID.Short()}] = &blocks[i]
+		if b := &blocks[i]; b.Size == 0 {
+			ref := blockRef{b.Session, b.ID.Short()}
+			here[ref] = append(here[ref], b)
+		}
 	}
 	plain := make([]*session.Block, 0, len(blocks))
 	for i := range blocks {
@@ -182,9 +185,10 @@ func (r *redactor) blocks(blocks []session.Block) (total int) {
 			b.Size, b.Body = int64(len(template)), ""
 		}
 		for id := range spans.Blocks(template) {
-			of := here[blockRef{b.Session, id}]
-			if of != nil && of.Size == 0 && b.Size > 0 && !strings.Contains(b.Body, of.Body) {
-				of.Size, of.Body = int64(len(of.Body)), ""
+			for _, of := range here[blockRef{b.Session, id}] {
+				if of.Size == 0 && b.Size > 0 && !strings.Contains(b.Body, of.Body) {
+					of.Size, of.Body = int64(len(of.Body)), ""
+				}
 			}
 		}
 	}
@@ -218,7 +222,7 @@ const maxRedacted = 64 << 20
 
 // wholeText returns the text of a template, false if it is broken or has more than maxRedacted bytes. An empty string
 // replaces what is not in the batch.
-func wholeText(b *session.Block, here map[blockRef]*session.Block) (string, bool) {
+func wholeText(b *session.Block, here map[blockRef][]*session.Block) (string, bool) {
 	var text strings.Builder
 	ok := true
 	err := spans.Pieces(b.Body, func(p spans.Piece) bool {
@@ -227,8 +231,8 @@ func wholeText(b *session.Block, here map[blockRef]*session.Block) (string, bool
 			piece = "null"
 		} else if p.Block != (spans.ShortID{}) {
 			piece = `""`
-			if of := here[blockRef{b.Session, p.Block}]; of != nil && of.Size == 0 {
-				piece = of.Body
+			if of := here[blockRef{b.Session, p.Block}]; len(of) > 0 && of[0].Size == 0 {
+				piece = of[0].Body
 			}
 		}
 		if ok = text.Len()+len(piece) <= maxRedacted; ok {

@@ -284,6 +284,23 @@ func TestLargeTemplateIsWithheld(t *testing.T) {
 	}
 }
 
+// A block that a template refers to is withheld each time that it is in the batch.
+func TestPieceThatComesTwiceIsWithheld(t *testing.T) {
+	r := redactorOf(t, "{defaults: false, rules: [{name: tools, role: [toolResult]}]}")
+	var piece string
+	template := spans.Cut(nil, `{"role":"toolResult","content":"`+strings.Repeat("long ", 20)+`"}`,
+		func(text string) spans.ShortID { piece = text; return spans.BlockOfString(text).Short() })
+	block := func(body string) session.Block { return session.Block{ID: spans.BlockOfString(body), Body: body} }
+	cut := block(piece)
+	cut.Size, cut.Body = int64(len(piece)), ""
+	b := session.Batch{Blocks: []session.Block{block(piece), block(string(template)), block(piece), cut}}
+	require.Equal(t, finds{block: 1}, r.batch(&b))
+	for i := range b.Blocks {
+		require.NotZero(t, b.Blocks[i].Size)
+		require.NotContains(t, b.Blocks[i].Body, "long")
+	}
+}
+
 // A body whose marks no reader understands is withheld: rules see no text of it. One that holds these characters as its
 // text, as another program may send it, is redacted and comes back.
 func TestBrokenTemplateIsWithheld(t *testing.T) {
