@@ -137,6 +137,8 @@ func (p *projector) keep(ctx context.Context, k session.Key, mark store.Revision
 	owner := s.Owner()
 	if len(s.Rows) == 0 && len(s.Raw) > 0 { // also one that holds nothing but plumbing
 		summary.Part, summary.Parent, summary.Status = true, owner.ID, spans.SessionStatusIdle
+	}
+	if summary.Last.IsZero() { // else retention takes it for the oldest
 		for _, r := range s.Raw {
 			if t := time.Unix(0, r.End).UTC(); r.Session == k && r.End > 0 && t.After(summary.Last) {
 				summary.Last = t

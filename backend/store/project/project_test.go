@@ -252,6 +252,22 @@ func TestMappedBeforeAfterAFailure(t *testing.T) {
 	})
 }
 
+// A session of which only content for facts came is as old as its last row.
+func TestLastWithoutRuns(t *testing.T) {
+	st := memstore.New()
+	r := row("a", 1, session.KindPayload)
+	r.Run, r.RunStart = "", 0
+	put(t, st, r)
+	if err := Session(t.Context(), st, key("a")); err != nil {
+		t.Fatal(err)
+	}
+	for s, err := range st.Sessions(t.Context(), store.Query{}) {
+		if err != nil || !s.Last.Equal(time.Unix(0, r.End)) {
+			t.Errorf("last seen at %v, %v", s.Last, err)
+		}
+	}
+}
+
 func TestBounded(t *testing.T) {
 	bubble(t, func(t *testing.T, st *recorder, w *Worker) {
 		var rows []session.Row
