@@ -350,7 +350,8 @@ func FuzzMap(f *testing.F) {
 func TestWords(t *testing.T) {
 	values := []string{"a", "ab", "abc", "cab", "cabc", "abab", "acb"}
 	for word, want := range map[string]string{
-		"ab": "ab", "ab*": "ab abc abab", "*ab": "ab cab abab", "*ab*": "ab abc cab cabc abab", "*": strings.Join(values, " "),
+		"ab": "ab", "ab*": "ab abc abab", "*ab": "ab cab abab", "*ab*": "ab abc cab cabc abab",
+		"*": strings.Join(values, " "),
 	} {
 		var got []string
 		for _, v := range values {

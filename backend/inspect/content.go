@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"time"
 
@@ -81,16 +82,24 @@ func (r *renderer) messages(n *node, capture spans.Capture, list []MessageText, 
 	}
 }
 
-// events draws events, a line each.
+// events draws events, a line each. In the view of more than one turn, those of one type that follow each other share a
+// line, which has their number and the text of the first.
 func (r *renderer) events(n *node, list []EventView) {
-	for i := range list {
-		e := &list[i]
+	for i := 0; i < len(list); i++ {
+		e, first := &list[i], i
 		if e.of.Type == "" {
 			n.line("", dim, e.Type)
 			continue
 		}
+		for r.o.Turn == nil && i+1 < len(list) && list[i+1].of.Type == e.of.Type {
+			i++
+		}
+		text := Clean(e.Type)
+		if same := i - first + 1; same > 1 {
+			text += " ×" + strconv.Itoa(same)
+		}
 		body, _ := r.text(e.Text)
-		r.content(n, "event", dim, Clean(e.Type)+prefixed("  ", body))
+		r.content(n, "event", dim, text+prefixed("  ", body))
 	}
 }
 

@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -106,32 +107,39 @@ func (r *renderer) counts() []string {
 // mostForks bounds the forks that have a name in the header.
 const mostForks = 8
 
-// costs sums up the costs of turns and compactions by currency: as reported, and as computed.
+// costs sums up the costs of turns and compactions by currency: as reported, and as computed. A sum says of how many
+// turns it is where others have none.
 func (r *renderer) costs() (out []string) {
-	sums, without := map[string]float64{}, 0
+	sums, of, turns, without := map[string]float64{}, map[string]int{}, 0, 0
+	add := func(key string, turns int, amount float64) { sums[key], of[key] = sums[key]+amount, of[key]+turns }
 	for n := range r.main.Walk() {
 		switch c := n.Compaction; {
 		case n.Run.Copied:
 		case c != nil && c.Cost != nil:
-			sums["reported "+c.Currency] += *c.Cost
+			add("reported "+c.Currency, 0, *c.Cost)
 		case n.Kind() == session.KindTurn:
+			turns++
 			x := session.FiguresOfTurn("", n.Run, n.Turn)
 			if x.Cost.OK {
-				sums["reported "+x.Currency] += x.Cost.V
+				add("reported "+x.Currency, 1, x.Cost.V)
 			}
 			if r.o.Prices == nil || !x.Input.OK {
 				break
 			}
 			if amount, ok := r.o.Prices.Cost(&x); ok {
-				sums["computed "+stats.Currency] += amount
+				add("computed "+stats.Currency, 1, amount)
 			} else {
 				without++
 			}
 		}
 	}
 	for _, key := range slices.Backward(slices.Sorted(maps.Keys(sums))) {
-		of, currency, _ := strings.Cut(key, " ")
-		out = append(out, money(currency, sums[key])+" "+of)
+		how, currency, _ := strings.Cut(key, " ")
+		if text := money(currency, sums[key]) + " " + how; of[key] < turns {
+			out = append(out, fmt.Sprintf("%s for %d of %s", text, of[key], plural(turns, "turn")))
+		} else {
+			out = append(out, text)
+		}
 	}
 	return append(out, prefixed("no price for ", some(without, "turn")))
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -218,6 +219,29 @@ func TestTurnWhole(t *testing.T) {
 	}
 	if strings.Contains(whole, "…") {
 		t.Error("something was cut")
+	}
+}
+
+// Events of one type that follow each other share a line, unless one turn is drawn alone.
+func TestEventsInARow(t *testing.T) {
+	note := func(typ string) session.Note { return session.Note{Type: typ} }
+	turn := &session.Turn{ToolCalls: []*session.ToolCall{{Name: "ls", Remarks: session.Remarks{Events: []session.Note{
+		note("hook"), note("hook"), note("hook"), note("other"), note("hook"),
+	}}}}}
+	s := &session.Session{ID: "s", Runs: []*session.Run{{ID: "r", Turns: []*session.Turn{turn}}}}
+	events := func(o inspect.Options) (lines []string) {
+		for line := range strings.Lines(render(t, session.Tree{Session: s}, o)) {
+			if _, event, ok := strings.Cut(line, "event"); ok {
+				lines = append(lines, strings.TrimSpace(event))
+			}
+		}
+		return lines
+	}
+	if got := events(inspect.Options{Width: 80}); !slices.Equal(got, []string{"hook ×3", "other", "hook"}) {
+		t.Errorf("of a session: %q", got)
+	}
+	if got := events(inspect.Options{Width: 80, Run: s.Runs[0], Turn: turn}); len(got) != 5 {
+		t.Errorf("of one turn: %q", got)
 	}
 }
 

@@ -228,7 +228,8 @@ func refuse(ids ...string) func(session.Batch) error {
 	}
 }
 
-// Of a batch of many sessions those that the store refuses keep no other from it, as far as the number of writes allows.
+// Of a batch of many sessions those that the store refuses keep no other from it, as far as the number of writes
+// allows.
 func TestRefusedSessionsAmongMany(t *testing.T) {
 	var ids []string
 	for i := range 1000 {
