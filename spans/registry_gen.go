@@ -90,7 +90,7 @@ const (
 	ConversationIDKey = attribute.Key("gen_ai.conversation.id")
 	// RunIDKey (string; id; on all): The run as the loop named it. Not unique: with session.id and otelagent.run.start it is. Empty for a parallel group.
 	RunIDKey = attribute.Key("otelagent.run.id")
-	// RunStartKey (int, ns; number; on all): Start of the run, unix nanoseconds, as the producer stated it, else its arrival. Equal to the start of its session.run span.
+	// RunStartKey (int, ns; number; on session.turn, tool.call, compaction.run, permission.evaluate, session.payload): Start of the run, unix nanoseconds, as the producer stated it, else its arrival: the start of its session.run span, which does not repeat it.
 	RunStartKey = attribute.Key("otelagent.run.start")
 	// TurnIndexKey (int; number; on session.turn, tool.call, compaction.run, permission.evaluate, session.payload): Zero-based index of the turn as the loop counts. Absent on what belongs to the run itself.
 	TurnIndexKey = attribute.Key("otelagent.turn.index")
@@ -128,7 +128,7 @@ const (
 	ServiceKey = attribute.Key("otelagent.service")
 	// SessionMadeUpKey (bool; enum; on all): The tracer generated the session id because none was given.
 	SessionMadeUpKey = attribute.Key("otelagent.session.made_up")
-	// CaptureLevelKey (string; enum; on session.run, session.turn): How much content this span may carry. A turn states it where it is not content.
+	// CaptureLevelKey (string; enum; on session.run, session.turn): How much content this span may carry; absent where it is content.
 	CaptureLevelKey = attribute.Key("otelagent.capture")
 	// CaptureWithheldKey (int; number; on all): Bodies that a bound on size or on the window of a request cut or left out.
 	CaptureWithheldKey = attribute.Key("otelagent.capture.withheld")
@@ -146,7 +146,7 @@ const (
 	RequestModelKey = attribute.Key("gen_ai.request.model")
 	// DialectKey (string; name; on session.run): The loop or wire this came from: phi-core, ...; absent for the Go API.
 	DialectKey = attribute.Key("otelagent.dialect")
-	// RunKindKeyKey (string; enum; on session.run): loop or parallel.
+	// RunKindKeyKey (string; enum; on session.run): parallel, of a group; absent on a run.
 	RunKindKeyKey = attribute.Key("otelagent.run.kind")
 	// RunOrdinalKey (int; number; on session.run): Number of this run among the runs of its session in one process, from 1. A gap names a run that was lost, or is still open.
 	RunOrdinalKey = attribute.Key("otelagent.run.ordinal")
@@ -158,7 +158,7 @@ const (
 	RunParentSessionIDKey = attribute.Key("otelagent.run.parent.session.id")
 	// RunParentToolCallIDKey (string; id; on session.run, session.turn): Tool call that spawned this run.
 	RunParentToolCallIDKey = attribute.Key("otelagent.run.parent.tool_call.id")
-	// RunContinuationKey (string; enum; on session.run, session.turn): How this run relates to its parent. A turn states it where it is not initial.
+	// RunContinuationKey (string; enum; on session.run, session.turn): How this run relates to its parent; absent where it is initial.
 	RunContinuationKey = attribute.Key("otelagent.run.continuation")
 	// RunContinuationTagKey (string; id; on session.run): The loop's tag of that continuation.
 	RunContinuationTagKey = attribute.Key("otelagent.run.continuation.tag")
@@ -166,9 +166,9 @@ const (
 	RunForkParentIDKey = attribute.Key("otelagent.run.fork.parent.id")
 	// RunConfigKey (string; content; on session.run): The loop's configuration snapshot, verbatim JSON without userinfo in URLs.
 	RunConfigKey = attribute.Key("otelagent.run.config")
-	// RunConfigIDKey (string; id; on session.run): The loop's name for its configuration.
+	// RunConfigIDKey (string; id; on session.run): The loop's name for its configuration; absent where otelagent.run.config has it as config_id.
 	RunConfigIDKey = attribute.Key("otelagent.run.config.id")
-	// RunConfigAPIKey (string; name; on session.run): Wire protocol of the provider, as the loop names it.
+	// RunConfigAPIKey (string; name; on session.run): Wire protocol of the provider, as the loop names it; absent where otelagent.run.config has it as api.
 	RunConfigAPIKey = attribute.Key("otelagent.run.config.api")
 	// RunCopiedKey (bool; enum; on session.run, session.turn): This session took the run over from the one it was forked from: its usage is part of no sum, and gen_ai.usage.* is left out.
 	RunCopiedKey = attribute.Key("otelagent.run.copied")
@@ -938,7 +938,7 @@ var attributes = []Attribute{
 	{Key: SessionIDKey, Type: "string", Class: ClassID, Brief: "The session. Ids over 256 bytes are replaced by `sha256:` and their hash."},
 	{Key: ConversationIDKey, Type: "string", Class: ClassID, Brief: "The same value as session.id; omitted when the tracer generated the session id."},
 	{Key: RunIDKey, Type: "string", Class: ClassID, Brief: "The run as the loop named it. Not unique: with session.id and otelagent.run.start it is. Empty for a parallel group."},
-	{Key: RunStartKey, Type: "int", Class: ClassNumber, Brief: "Start of the run, unix nanoseconds, as the producer stated it, else its arrival. Equal to the start of its session.run span."},
+	{Key: RunStartKey, Type: "int", Class: ClassNumber, Brief: "Start of the run, unix nanoseconds, as the producer stated it, else its arrival: the start of its session.run span, which does not repeat it."},
 	{Key: TurnIndexKey, Type: "int", Class: ClassNumber, Brief: "Zero-based index of the turn as the loop counts. Absent on what belongs to the run itself."},
 	{Key: AgentNameKey, Type: "string", Class: ClassName, Brief: "The agent's name where the loop has one."},
 	{Key: AgentIDKey, Type: "string", Class: ClassID, Brief: "The agent's id where the loop has one."},
@@ -957,7 +957,7 @@ var attributes = []Attribute{
 	{Key: TenantKey, Type: "string", Class: ClassID, Brief: "Owner of the session; empty by default. First part of every store key."},
 	{Key: ServiceKey, Type: "string", Class: ClassName, Brief: "Same as service.name, which the links of Jaeger's UI cannot name. Written by pipelines to Jaeger."},
 	{Key: SessionMadeUpKey, Type: "bool", Class: ClassEnum, Brief: "The tracer generated the session id because none was given."},
-	{Key: CaptureLevelKey, Type: "string", Class: ClassEnum, Brief: "How much content this span may carry. A turn states it where it is not content."},
+	{Key: CaptureLevelKey, Type: "string", Class: ClassEnum, Brief: "How much content this span may carry; absent where it is content."},
 	{Key: CaptureWithheldKey, Type: "int", Class: ClassNumber, Brief: "Bodies that a bound on size or on the window of a request cut or left out."},
 	{Key: RedactedKey, Type: "int", Class: ClassNumber, Brief: "Places that the redactor changed in what this span was the first to carry."},
 	{Key: EventsDroppedKey, Type: "int", Class: ClassNumber, Brief: "otelagent.event span events left out because the bound of this span was reached."},
@@ -966,18 +966,18 @@ var attributes = []Attribute{
 	{Key: ProviderNameKey, Type: "string", Class: ClassName, Brief: "The provider as the loop names it."},
 	{Key: RequestModelKey, Type: "string", Class: ClassName, Brief: "The model asked for."},
 	{Key: DialectKey, Type: "string", Class: ClassName, Brief: "The loop or wire this came from: phi-core, ...; absent for the Go API."},
-	{Key: RunKindKeyKey, Type: "string", Class: ClassEnum, Brief: "loop or parallel."},
+	{Key: RunKindKeyKey, Type: "string", Class: ClassEnum, Brief: "parallel, of a group; absent on a run."},
 	{Key: RunOrdinalKey, Type: "int", Class: ClassNumber, Brief: "Number of this run among the runs of its session in one process, from 1. A gap names a run that was lost, or is still open."},
 	{Key: RunOrdinalFromKey, Type: "int", Class: ClassNumber, Brief: "Start of the run that has number 1 in that process: it distinguishes the numbers of different processes."},
 	{Key: RunParentIDKey, Type: "string", Class: ClassID, Brief: "Run that this one continues or was spawned by, as the loop named it."},
 	{Key: RunParentSessionIDKey, Type: "string", Class: ClassID, Brief: "Session of the parent run when it is another one."},
 	{Key: RunParentToolCallIDKey, Type: "string", Class: ClassID, Brief: "Tool call that spawned this run."},
-	{Key: RunContinuationKey, Type: "string", Class: ClassEnum, Brief: "How this run relates to its parent. A turn states it where it is not initial."},
+	{Key: RunContinuationKey, Type: "string", Class: ClassEnum, Brief: "How this run relates to its parent; absent where it is initial."},
 	{Key: RunContinuationTagKey, Type: "string", Class: ClassID, Brief: "The loop's tag of that continuation."},
 	{Key: RunForkParentIDKey, Type: "string", Class: ClassID, Brief: "Session from which this session was forked."},
 	{Key: RunConfigKey, Type: "string", Class: ClassContent, Brief: "The loop's configuration snapshot, verbatim JSON without userinfo in URLs."},
-	{Key: RunConfigIDKey, Type: "string", Class: ClassID, Brief: "The loop's name for its configuration."},
-	{Key: RunConfigAPIKey, Type: "string", Class: ClassName, Brief: "Wire protocol of the provider, as the loop names it."},
+	{Key: RunConfigIDKey, Type: "string", Class: ClassID, Brief: "The loop's name for its configuration; absent where otelagent.run.config has it as config_id."},
+	{Key: RunConfigAPIKey, Type: "string", Class: ClassName, Brief: "Wire protocol of the provider, as the loop names it; absent where otelagent.run.config has it as api."},
 	{Key: RunCopiedKey, Type: "bool", Class: ClassEnum, Brief: "This session took the run over from the one it was forked from: its usage is part of no sum, and gen_ai.usage.* is left out."},
 	{Key: RunInferredKey, Type: "bool", Class: ClassEnum, Brief: "The start of the run was not seen."},
 	{Key: RunStatusKeyKey, Type: "string", Class: ClassEnum, Brief: "How the run ended."},

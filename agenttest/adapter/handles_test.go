@@ -58,8 +58,7 @@ var (
 	boilerplate = []attribute.Key{spans.KindKey, spans.SchemaKey, spans.SeqKey, spans.EndSeqKey, spans.RunOrdinalFromKey,
 		spans.TurnModelCallDurationKey, spans.OperationNameKey}
 	// usual are values that say nothing new.
-	usual = map[attribute.Key]string{spans.SessionIDKey: "s", spans.ConversationIDKey: "s", spans.RunIDKey: "r",
-		spans.RunKindKeyKey: "loop", spans.RunContinuationKey: "initial"}
+	usual = map[attribute.Key]string{spans.SessionIDKey: "s", spans.ConversationIDKey: "s", spans.RunIDKey: "r"}
 )
 
 // sketch writes spans as a tree without what differs from one run to the next: ids, and times that no caller stated.

@@ -12,7 +12,7 @@ const (
 	windowTurns = 12
 	windowMost  = 256
 	// completeShare is the part of new bytes that complete lists may cost, one in completeShare.
-	completeShare = 40
+	completeShare = 80
 	// paramsTurns is how often a list of params is sent whole that stays the same.
 	paramsTurns  = 8
 	itemBytes    = 20 // of an item on the wire, about

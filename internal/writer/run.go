@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -87,18 +88,21 @@ func (t *Tracer) startRun(ctx context.Context, info *RunInfo, group *GroupInfo) 
 	if group == nil {
 		a.detail[0] = info.Agent
 		a.profileModel(operationRun, info.Provider, info.Model)
-		r.header = runHeader(info)
+		r.header = r.own.header(info)
 	} else {
 		r.members = slices.Clone(group.Members)
 	}
 	a.runConstants(r, info, group)
-	r.own.address = r.address(info)
+	address := attrs{kv: append(r.own.address, spans.RunIDKey.String(r.own.run))}
+	address.name(spans.AgentNameKey, info.Agent)
+	r.own.address = address.kv
 	parent := t.parentOf(ctx, in, info, a)
 	above := trace.SpanContextFromContext(ctx)
 	if parent != nil {
 		above = parent.span.SpanContext()
 	}
 	r.begin(ctx, parent, &kindRun, at, a, seed{})
+	r.own.address = append(r.own.address, spans.RunStartKey.Int64(r.own.startNS)) // which the run has itself
 
 	// Without an SDK there is no new span: what comes back is the one above, or none.
 	sc := r.span.SpanContext()
@@ -168,44 +172,38 @@ func (t *Tracer) placeInSession(ctx context.Context, in *scope, info *RunInfo, r
 	return generated
 }
 
-// address returns the attributes that place every span of the run.
-func (r *Run) address(info *RunInfo) []attribute.KeyValue {
-	a := attrs{kv: r.own.address}
-	a.kv = append(a.kv, spans.RunIDKey.String(r.own.run), spans.RunStartKey.Int64(r.own.startNS))
-	a.name(spans.AgentNameKey, info.Agent)
-	return a.kv
-}
-
 // runConstants adds the attributes that the span of the run, or group, carries, and spans in it do not.
 func (a *attrs) runConstants(r *Run, info *RunInfo, group *GroupInfo) {
-	kind := spans.RunKindLoop
 	if group != nil {
-		kind = spans.RunKindParallel
+		a.name(spans.RunKindKeyKey, string(spans.RunKindParallel))
+		a.ids(spans.GroupMembersKey, group.Members)
 	}
-	a.name(spans.RunKindKeyKey, string(kind))
 	a.add(r.header...)
 	a.name(spans.DialectKey, info.Dialect)
 	a.id(spans.AgentIDKey, info.AgentID)
-	if group != nil {
-		a.ids(spans.GroupMembersKey, group.Members)
-	} else if info.Continuation == "" || info.Continuation == spans.ContinuationInitial {
-		a.name(spans.RunContinuationKey, string(spans.ContinuationInitial))
-	}
 	a.id(spans.RunContinuationTagKey, info.ContinuationTag)
-	a.name(spans.CaptureLevelKey, string(a.origin.capture))
-	a.id(spans.RunConfigIDKey, info.ConfigID)
-	a.name(spans.RunConfigAPIKey, info.API)
 	a.yes(spans.RunInferredKey, info.Inferred)
+	var config *object.Object
 	if a.origin.capture == spans.CaptureContent && len(info.Config) > 0 {
 		a.piece(spans.RunConfigKey,
 			spans.Redactable{Body: withoutUserinfo(info.Config), JSON: true, Place: spans.PlaceConfig})
+		config = object.Of("", []byte(a.added(spans.RunConfigKey)))
+	}
+	if id := cleanID(info.ConfigID); config.String("config_id") != id {
+		a.id(spans.RunConfigIDKey, id)
+	}
+	if api := cleanName(info.API); config.String("api") != api {
+		a.name(spans.RunConfigAPIKey, api)
 	}
 }
 
-// runHeader makes the attributes of the run that every turn repeats: its place among other runs, and whether its usage
-// counts. A reader builds the run from them when the span of the run is lost.
-func runHeader(info *RunInfo) []attribute.KeyValue {
+// header makes the attributes of the run that every turn repeats: its place among other runs, what is captured, and
+// whether its usage counts. A reader builds the run from them when the span of the run is lost.
+func (o *origin) header(info *RunInfo) []attribute.KeyValue {
 	a := attrs{kv: make([]attribute.KeyValue, 0, 8)}
+	if o.capture != spans.CaptureContent {
+		a.name(spans.CaptureLevelKey, string(o.capture))
+	}
 	a.id(spans.RunParentIDKey, info.ParentID)
 	a.id(spans.RunParentSessionIDKey, info.ParentSessionID)
 	a.id(spans.RunParentToolCallIDKey, info.ParentToolCallID)

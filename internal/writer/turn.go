@@ -46,9 +46,6 @@ func (r *Run) StartTurn(ctx context.Context, info TurnInfo) (context.Context, *T
 	a.profileModel(operationTurn, cmp.Or(info.Provider, r.vendor), t.model)
 	a.add(r.header...)
 	a.kv = append(a.kv, spans.TurnIndexKey.Int64(t.index))
-	if r.capture != spans.CaptureContent {
-		a.kv = append(a.kv, spans.CaptureLevelKey.String(string(r.capture)))
-	}
 	a.name(spans.TurnTriggerKey, string(info.Trigger))
 	a.name(spans.TurnPurposeKey, string(info.Purpose))
 	a.name(spans.ModelVariantKey, info.Variant)

@@ -164,7 +164,10 @@ func TestLiveSendsAtOnceOnChangeAndEveryHeartbeat(t *testing.T) {
 			if v.AsInt64() != int64(15*time.Second) || s.Status().Code != codes.Unset || s.EndTime().Before(s.StartTime()) {
 				t.Errorf("%s: heartbeat %v, status %v, %v", s.Name(), v.String(), s.Status(), s.EndTime().Sub(s.StartTime()))
 			}
-			keys := []attribute.Key{spans.SessionIDKey, spans.RunIDKey, spans.RunStartKey, spans.SeqKey}
+			keys := []attribute.Key{spans.SessionIDKey, spans.RunIDKey, spans.SeqKey}
+			if s.Name() != spans.SpanRun {
+				keys = append(keys, spans.RunStartKey)
+			}
 			if s.Name() == spans.SpanTurn {
 				keys = append(keys, spans.TurnIndexKey)
 			}

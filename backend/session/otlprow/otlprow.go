@@ -18,6 +18,7 @@ import (
 	"github.com/otelagent/otelagent/backend/foreign"
 	"github.com/otelagent/otelagent/backend/otlpbounds"
 	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -239,28 +240,35 @@ func (d *decoder) span(span ptrace.Span) {
 	d.reject(reason, span.Name(), span.TraceID(), span.SpanID(), attrs)
 }
 
-// stated adds to a turn what follows from its lists and the span does not repeat: that its content was captured, and
-// how many messages the last request has. A turn that is sent again with content supersedes the one without by these:
-// of two rows that end at the same time session.Supersedes prefers the one with more attributes.
+// stated adds what a span omits (spans/README.md, Absent attributes). A run or turn that is sent again with content
+// supersedes the one without by these: of two rows that end at the same time session.Supersedes prefers the one with
+// more attributes.
 func stated(row *session.Row) {
-	if row.Kind != session.KindTurn || len(row.Lists) == 0 {
-		return
-	}
-	add(row, spans.CaptureLevelKey, session.StringValue(string(spans.CaptureContent)))
-	for _, l := range slices.Backward(row.Lists) {
-		if l.Name == spans.ListRequest {
-			add(row, spans.RequestMessagesKey, session.IntValue(l.Count))
-			return
+	text := func(key attribute.Key, v string) { add(row, key, session.StringValue(v)) }
+	switch {
+	case row.Kind == session.KindRun:
+		config := object.Of("", []byte(row.Attr(spans.RunConfigKey).Text()))
+		text(spans.RunConfigIDKey, config.String("config_id"))
+		text(spans.RunConfigAPIKey, config.String("api"))
+		text(spans.RunContinuationKey, string(spans.ContinuationInitial))
+		text(spans.CaptureLevelKey, string(spans.CaptureContent))
+	case row.Kind == session.KindTurn && len(row.Lists) > 0:
+		text(spans.CaptureLevelKey, string(spans.CaptureContent))
+		for _, l := range slices.Backward(row.Lists) {
+			if l.Name == spans.ListRequest {
+				add(row, spans.RequestMessagesKey, session.IntValue(l.Count))
+				return
+			}
 		}
 	}
 }
 
-// add adds an attribute to a row that does not have it.
+// add adds an attribute to a row that does not have it, unless it is empty.
 func add(row *session.Row, key attribute.Key, v session.Value) {
 	i, ok := slices.BinarySearchFunc(row.Attrs, string(key), func(a session.Attr, key string) int {
 		return strings.Compare(a.Key, key)
 	})
-	if !ok {
+	if !ok && v.Text() != "" {
 		row.Attrs = slices.Insert(row.Attrs, i, session.Attr{Key: string(key), Value: v})
 	}
 }
