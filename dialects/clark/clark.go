@@ -78,11 +78,10 @@ func (d *Decoder) read(in input.Line) {
 	if l == nil {
 		return
 	}
-	s := d.stream(streamKey{l.stream, l.named, l.record})
 	if d.Shell.Counts.Events++; l.record {
 		d.record(l)
 	} else {
-		d.event(s, l)
+		d.event(d.stream(streamKey{l.stream, l.named, false}), l)
 	}
 	d.RejectProblems(l.label, l.Object)
 }
@@ -105,7 +104,6 @@ func (d *Decoder) end() {
 		for _, r := range slices.Backward(slices.Clone(s.stack)) {
 			d.announce(r, event.Moment{})
 			if d.endTurn(r); failed(r.reply) {
-				d.abandon(r)
 				d.remove(r)
 			}
 		}

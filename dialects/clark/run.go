@@ -124,7 +124,6 @@ func (d *Decoder) begin(s *stream, id string, identity *object.Object, l *line) 
 				r.Time = old.Time
 			}
 		}
-		d.abandon(old)
 		d.remove(old)
 		r.repeats = time.Unix(0, 1) // the Recorder gives it to an unknown start
 		for _, at := range []time.Time{old.Start.Time, old.Time} {
@@ -355,8 +354,9 @@ func (d *Decoder) pop(s *stream) {
 	s.stack = s.stack[:len(s.stack)-1]
 }
 
-// remove takes a run that has ended off the streams, and ends those inside.
+// remove ends a run, if it has not ended, takes it off the streams, and ends those inside.
 func (d *Decoder) remove(r *run) {
+	d.abandon(r)
 	for _, s := range d.streams {
 		if i := slices.Index(s.stack, r); i >= 0 {
 			for len(s.stack) > i {

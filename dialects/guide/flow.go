@@ -47,10 +47,6 @@ func (d *Decoder) sessionRow(text, further []byte, stated time.Time) {
 	s.child = meta.Text("mode") == "subagent" || meta.Text("agent_mode") == "subagent"
 	s.created = millisOf(r.Object, "created_at")
 	s.updated = later(later(s.created, millisOf(r.Object, "updated_at")), millisOf(r.Object, "archived_at"))
-	s.archived = r.Spelled("archived_at")
-	if _, isText := rawjson.String(r.Raw("title")); isText {
-		s.title = r.Raw("title")
-	}
 	if s.rules = r.json("permissions"); s.rules != nil && s.rules[0] != '[' {
 		r.Fail("permissions", "want an array, got "+rawjson.KindOf(s.rules))
 	}
@@ -73,8 +69,8 @@ func (d *Decoder) sessionRow(text, further []byte, stated time.Time) {
 	for key, value := range object.Of("", further).All() {
 		f.add(factFurther+key, value)
 	}
-	f.add("title", s.title)
-	f.since("archived_at", s.archived)
+	f.add("title", r.Literal("title"))
+	f.since("archived_at", r.Spelled("archived_at"))
 	f.add("rules", s.rules)
 	d.state(f)
 }

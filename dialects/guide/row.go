@@ -23,8 +23,6 @@ type session struct {
 	child    bool   // its metadata names it a sub-agent's
 	created  time.Time
 	updated  time.Time
-	archived []byte // archived_at as it came, null included
-	title    []byte // as it came
 	rules    []byte // as they came
 	digests  []string
 	first    time.Time // created_at of its first message
