@@ -173,12 +173,12 @@ func TestReplayNotAnswered(t *testing.T) {
 		"no JSON": {func(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(http.StatusBadGateway)
 			_, _ = io.WriteString(w, "<html>"+r.Header.Get("X-Api-Key"))
-		}, "responds 502: replay: unrecognized response body"},
+		}, "responds 502: otelagent: reply: "},
 		"no answer": {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "event: message_start\n\n") },
-			"responds 200: replay: unrecognized response body"},
+			"responds 200: otelagent: reply: "},
 		"redirect": {func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, elsewhere.URL+"/v1/messages?k="+r.Header.Get("X-Api-Key"), http.StatusTemporaryRedirect)
-		}, "responds 307: replay: unrecognized response body"},
+		}, "responds 307: otelagent: reply: "},
 		"slow": {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "took longer than 300ms (--timeout)"},
 		"slow body": {func(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(http.StatusOK)

@@ -26,6 +26,7 @@ import (
 	"github.com/otelagent/otelagent/backend/session/diff"
 	"github.com/otelagent/otelagent/backend/session/replay"
 	"github.com/otelagent/otelagent/backend/store/reader"
+	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -373,13 +374,18 @@ func (a *app) resend(ctx context.Context, f *requestFlags, r *inspect.Replay, ol
 	if err != nil {
 		return fmt.Errorf("not answered: %s: %s", u.Host, k.hide([]byte(err.Error())))
 	}
-	answer, err := replay.ParseAnswer(k.hide(body))
-	if err == nil && status > 299 {
-		err = errors.New("an answer with an error status")
+	res, err := otelagent.ParseReply(k.hide(body))
+	switch {
+	case err == nil && res.Err != nil:
+		err = res.Err
+	case err == nil && (res.Output == nil || status > 299):
+		err = errors.New("an answer without a message, or with an error status")
 	}
 	if err != nil {
 		return fmt.Errorf("not answered: %s responds %d: %w", u.Host, status, err)
 	}
+	answer := replay.NewAnswer(replay.Answer{ID: res.ResponseID, Model: res.Model, StopReason: res.StopReason},
+		res.Output.Raw, res.Usage)
 	out := &inspect.Resent{
 		Format: session.TreeFormat, Address: r.Address, URL: address, Status: status, TookNS: int64(time.Since(started)),
 		Body: r.Body.Body, Comparison: replay.Compare(old, whole, answer),

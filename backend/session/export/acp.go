@@ -298,11 +298,11 @@ func (t *trace) begin() {
 			first = cmp.Or(first, f)
 		case "acp.session/new", "acp.session/load", "acp.session/resume":
 			early := len(s.Runs) == 0 || !f.At.After(s.Runs[0].Start)
-			opens = opens || early && parse(t.fact(f)).get("result") != nil
+			opens = opens || early && parse(t.fact(f)).Spelled("result") != nil
 		}
 	}
 	v := t.fact(first)
-	params, result := parse(v).get("params"), parse(v).get("result")
+	params, result := parse(v).Spelled("params"), parse(v).Spelled("result")
 	if params != nil && result != nil {
 		at, t.opened = first.At, v
 	} else {
@@ -311,15 +311,15 @@ func (t *trace) begin() {
 	// The _meta of params states that the trace is a reconstruction.
 	own := fields("reconstructed", true, "format", 1, "session", &t.s.ID, "dialect", t.s.Dialect)
 	o := parse(params)
-	params = o.with(member{"_meta", o.object("_meta").with(member{extensionKey, own}).bytes()}).bytes()
+	params = edited(o, []string{"_meta"}, "_meta", edited(o.Object("_meta"), []string{extensionKey}, extensionKey, own))
 	t.exchange(at, "initialize", params, result, nil)
 	if opens {
 		return
 	}
-	roots := []string{parse(t.fact(s.Fact("session", factRow))).text("workspace_root")}
+	roots := []string{parse(t.fact(s.Fact("session", factRow))).Text("workspace_root")}
 	for _, r := range s.Runs {
 		config := parse([]byte(r.Config))
-		roots = append(roots, cmp.Or(config.text("workspace_root"), config.text("cwd")))
+		roots = append(roots, cmp.Or(config.Text("workspace_root"), config.Text("cwd")))
 	}
 	roots = append(roots, "/")
 	t.cwd = roots[slices.IndexFunc(roots, path.IsAbs)]
@@ -339,8 +339,8 @@ func (t *trace) capabilities() (params, result []byte) {
 	agentInfo := fields("name", cmp.Or(sessionAgent(t.s), "unknown"), "version", "0")
 	for _, r := range t.s.Runs {
 		if config := parse([]byte(r.Config)); r.Dialect == acpDialect && config != nil {
-			clientInfo = config.get("clientInfo")
-			if v := config.get("agentInfo"); v != nil {
+			clientInfo = config.Raw("clientInfo")
+			if v := config.Spelled("agentInfo"); v != nil {
 				agentInfo = v
 			}
 			break
@@ -411,7 +411,7 @@ func (t *trace) run(r *session.Run) {
 // messageBlocks makes the content blocks of a message.
 func (t *trace) messageBlocks(u *unit) (l [][]byte) {
 	if u.run.Dialect == acpDialect {
-		if content := elements(parse(t.message(u.ref)).get("content")); content != nil {
+		if content := elements(parse(t.message(u.ref)).Spelled("content")); content != nil {
 			for _, block := range content {
 				l = append(l, block)
 			}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -17,19 +18,19 @@ import (
 func (t *trace) keptPieces(r *session.Run, turn *session.Turn) (l []piece) {
 	calls := slices.Clone(turn.ToolCalls)
 	for _, in := range t.read(r, turn, spans.ListOutput, turn.Output) {
-		for _, raw := range elements(parse(in.body).get("content")) {
+		for _, raw := range elements(parse(in.body).Spelled("content")) {
 			item := parse(raw)
-			p := piece{kind: messageChunk, messageID: item.text("messageId"), content: item.without("messageId").bytes()}
-			switch item.text("type") {
+			p := piece{kind: messageChunk, messageID: item.Text("messageId"), content: edited(item, []string{"messageId"})}
+			switch item.Text("type") {
 			case "toolCall":
-				if i := slices.IndexFunc(calls, func(c *session.ToolCall) bool { return c.ID == item.text("id") }); i >= 0 {
+				if i := slices.IndexFunc(calls, func(c *session.ToolCall) bool { return c.ID == item.Text("id") }); i >= 0 {
 					p.span = calls[i]
 					calls = slices.Delete(calls, i, i+1)
 				}
 				p.call = func(m moment) { t.keptCall(r, item, p.span, m) }
 			case "thinking":
-				if p.kind, p.content = thoughtChunk, item.get("block"); p.content == nil {
-					p.content = textBlock(item.text("thinking"))
+				if p.kind, p.content = thoughtChunk, item.Spelled("block"); p.content == nil {
+					p.content = textBlock(item.Text("thinking"))
 				}
 			}
 			l = append(l, p)
@@ -68,9 +69,9 @@ func (t *trace) keptMessages(r *session.Run, turn *session.Turn) {
 }
 
 // keptCall queues the messages of a tool call. m is its place where its span c is not there.
-func (t *trace) keptCall(r *session.Run, item object, c *session.ToolCall, m moment) {
-	id, name, kind, title := item.text("id"), item.text("name"), item.text("kind"), item.text("title")
-	input, begun := item.get("arguments"), "pending"
+func (t *trace) keptCall(r *session.Run, item *object.Object, c *session.ToolCall, m moment) {
+	id, name, kind, title := item.Text("id"), item.Text("name"), item.Text("kind"), item.Text("title")
+	input, begun := item.Spelled("arguments"), "pending"
 	if c != nil {
 		if len(c.Events) > 0 && isWork(c.Events[0].Type) { // it was in progress, else the work would not be its own
 			begun = "in_progress"
@@ -95,8 +96,8 @@ func (t *trace) keptCall(r *session.Run, item object, c *session.ToolCall, m mom
 	more, status := []any{"content", toolContent(c.Error)}, "failed"
 	for _, in := range t.read(r, nil, spans.ListResult, c.Result) {
 		more = nil
-		for _, m := range parse(in.body) {
-			more = append(more, m.key, m.value)
+		for key, value := range parse(in.body).All() {
+			more = append(more, key, value)
 		}
 	}
 	if c.Outcome == spans.OutcomeOK {
@@ -136,8 +137,8 @@ func (t *trace) keptNotes(r *session.Run, notes []session.Note, callID string) {
 // summaryOf returns the update at the end of a compaction: its note, and the summary or reason that the tree has.
 func (t *trace) summaryOf(r *session.Run, note []byte, m moment) []byte {
 	l := []any{"sessionUpdate", "compaction_update"}
-	for _, x := range parse(note) {
-		l = append(l, x.key, x.value)
+	for key, value := range parse(note).All() {
+		l = append(l, key, value)
 	}
 	for n := range r.Walk() {
 		if c := n.Compaction; c != nil && c.End.Equal(m.at) && c.EndSeq == m.seq {
@@ -182,7 +183,7 @@ func (t *trace) kept(m moment, typ string, body []byte) []wire {
 	o := parse(body)
 	w := wire{moment: m, dir: to, method: method, params: body, reply: "kept/" + method}
 	if isWork(method) {
-		w.dir, w.params, w.reply = toClient, o.get("params"), method+"/"+string(o.get("id"))
+		w.dir, w.params, w.reply = toClient, o.Spelled("params"), method+"/"+string(o.Spelled("id"))
 	}
 	switch {
 	case strings.HasPrefix(typ, "acp."): // notes of the reader
@@ -190,13 +191,13 @@ func (t *trace) kept(m moment, typ string, body []byte) []wire {
 	case o == nil:
 		t.lacks(typ + ", of which no content is there")
 		return nil
-	case slices.Contains(keptUpdates, kind) && o.get("sessionUpdate") != nil:
+	case slices.Contains(keptUpdates, kind) && o.Spelled("sessionUpdate") != nil:
 		return []wire{t.update(m, body)}
 	case !isKept && !isWork(method):
 		t.lacks(typ)
 		return nil
 	case isResponse:
-		w = wire{moment: m, dir: w.dir.back(), result: o.get("result"), error: o.get("error"), reply: w.reply}
+		w = wire{moment: m, dir: w.dir.back(), result: o.Spelled("result"), error: o.Spelled("error"), reply: w.reply}
 	case method == "session/cancel" || method == "elicitation/complete":
 		w.reply = ""
 	}
@@ -238,13 +239,13 @@ func (t *trace) keptFact(f *session.Fact, typ string, v json.RawMessage) {
 	o := parse(v)
 	switch {
 	case typ == "history": // it comes before the exchange that it is part of
-		t.replay = o.get("items")
+		t.replay = o.Spelled("items")
 	case typ == "initialize" && bytes.Equal(t.opened, v):
 	case typ == "initialize" || slices.Contains(exchanges, typ):
 		if typ == "initialize" {
 			t.opened = v
 		}
-		params, result, failed := o.get("params"), o.get("result"), o.get("error")
+		params, result, failed := o.Spelled("params"), o.Spelled("result"), o.Spelled("error")
 		if params == nil || result == nil && failed == nil {
 			t.lacks(typ + ", of which no content is there")
 			return

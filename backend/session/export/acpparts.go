@@ -26,21 +26,21 @@ func linkBlock(uri, name, title, mediaType string) []byte {
 // and not of a reply.
 func (t *trace) block(p *builtPart, ofPrompt bool) []byte {
 	data := parse(p.data)
-	title, name := data.text("title"), data.text("filename")
+	title, name := data.Text("title"), data.Text("filename")
 	switch p.typ {
 	case "step-start":
 		return nil
 	case "text", "reasoning":
-		return textBlock(data.text("text"))
+		return textBlock(data.Text("text"))
 	case "file", "reasoning-file":
-		return fileBlock(data.text("url"), data.text("mediaType"), name)
+		return fileBlock(data.Text("url"), data.Text("mediaType"), name)
 	case "source-url":
-		return linkBlock(data.text("url"), cmp.Or(title, data.text("url")), title, "")
+		return linkBlock(data.Text("url"), cmp.Or(title, data.Text("url")), title, "")
 	case "source-document":
-		return linkBlock("urn:source:"+data.text("sourceId"), cmp.Or(name, title), title, data.text("mediaType"))
+		return linkBlock("urn:source:"+data.Text("sourceId"), cmp.Or(name, title), title, data.Text("mediaType"))
 	case "file-ref", "directory-ref":
-		ref := data.object("ref")
-		file, uri := ref.text("path"), cmp.Or(ref.text("url"), ref.text("uri"))
+		ref := data.Object("ref")
+		file, uri := ref.Text("path"), cmp.Or(ref.Text("url"), ref.Text("uri"))
 		switch {
 		case uri != "" || file == "":
 		case path.IsAbs(file):
@@ -58,7 +58,7 @@ func (t *trace) block(p *builtPart, ofPrompt bool) []byte {
 		t.lacks("parts of the type " + p.typ)
 		return nil
 	}
-	return textBlock(cmp.Or(data.text("text"), string(p.data)))
+	return textBlock(cmp.Or(data.Text("text"), string(p.data)))
 }
 
 // fileBlock makes the block of a file in base64, or of a link.
@@ -68,7 +68,7 @@ func fileBlock(url, mediaType, name string) []byte {
 		return linkBlock(url, cmp.Or(name, path.Base(url)), "", mediaType)
 	}
 	mediaType = cmp.Or(mediaType, head)
-	if kind := modalityOf(mediaType); kind == "image" || kind == "audio" {
+	if kind, _, _ := strings.Cut(mediaType, "/"); kind == "image" || kind == "audio" {
 		return fields("type", kind, "data", &data, "mimeType", &mediaType)
 	}
 	return fields("type", "resource", "resource", fields("uri", "attachment:"+name, "blob", &data, "mimeType", &mediaType))
@@ -207,7 +207,7 @@ func (t *trace) tool(u *unit, p *builtPart, decided []*session.Permission, m mom
 		}
 	}
 	t.push(m, "tool_call", "toolCallId", id, "title", name, "name", name, "kind", cmp.Or(toolKinds[name], "other"),
-		"status", "pending", "rawInput", valueOf(data.get("input"))) // null is an unknown one
+		"status", "pending", "rawInput", data.Raw("input")) // null is an unknown one
 	for _, q := range questions {
 		t.question(u.run, id, q, q.Seq)
 		if isAnswered(q) {
@@ -218,12 +218,12 @@ func (t *trace) tool(u *unit, p *builtPart, decided []*session.Permission, m mom
 	if p.state == "output-available" || p.state == "output-error" || p.state == "input-available" && c != nil {
 		t.status(begun, id, "in_progress")
 	}
-	approval := data.object("approval")
+	approval := data.Object("approval")
 	switch p.state {
 	case "output-available":
-		output := data.get("output")
-		if o := parse(output); o.text("type") == "output" && o.get("data") != nil {
-			output = o.get("data") // the guide's envelope is around it
+		output := data.Spelled("output")
+		if o := parse(output); o.Text("type") == "output" && o.Spelled("data") != nil {
+			output = o.Spelled("data") // the guide's envelope is around it
 		}
 		var content []byte
 		if output != nil {
@@ -231,8 +231,8 @@ func (t *trace) tool(u *unit, p *builtPart, decided []*session.Permission, m mom
 		}
 		t.status(end, id, "completed", "content", content, "rawOutput", output)
 	case "output-error", "output-denied", "approval-responded":
-		if p.state != "approval-responded" || string(approval.get("approved")) == "false" {
-			t.status(end, id, "failed", "content", toolContent(cmp.Or(data.text("errorText"), approval.text("reason"))))
+		if p.state != "approval-responded" || string(approval.Spelled("approved")) == "false" {
+			t.status(end, id, "failed", "content", toolContent(cmp.Or(data.Text("errorText"), approval.Text("reason"))))
 		}
 	}
 }
@@ -251,7 +251,7 @@ func textContent(s string) []byte {
 
 // outputText is the readable text of a result: a text, the texts of its blocks, else its JSON.
 func outputText(output []byte) string {
-	if s, ok := text(parse(output).get("text")); ok {
+	if s, ok := text(parse(output).Spelled("text")); ok {
 		return s
 	}
 	parts := message.ReadResult(output).Parts
@@ -335,11 +335,10 @@ func offered(options []byte, option string) bool {
 	found := option == ""
 	for _, raw := range l {
 		o := parse(raw)
-		if !slices.Contains(standardKinds, o.text("kind")) || valueOf(o.get("optionId")) == nil ||
-			valueOf(o.get("name")) == nil {
+		if !slices.Contains(standardKinds, o.Text("kind")) || !o.Has("optionId") || !o.Has("name") {
 			return false
 		}
-		found = found || o.text("optionId") == option
+		found = found || o.Text("optionId") == option
 	}
 	return found && l != nil
 }

@@ -34,11 +34,11 @@ func short(t *testing.T, trace []byte) []string {
 		o := parse(m.Message.Params)
 		switch {
 		case m.Message.Method == "session/update":
-			l = append(l, string(o.get("update")))
+			l = append(l, string(o.Spelled("update")))
 		case m.Message.Method == "session/prompt":
-			l = append(l, "prompt "+string(o.get("prompt"))+string(o.get("_meta")))
+			l = append(l, "prompt "+string(o.Spelled("prompt"))+string(o.Spelled("_meta")))
 		case m.Message.Method == "session/request_permission":
-			l = append(l, "permission "+string(o.get("toolCall")))
+			l = append(l, "permission "+string(o.Spelled("toolCall")))
 		case m.Message.Method != "":
 			l = append(l, m.Message.Method)
 		default:

@@ -183,7 +183,7 @@ func toolName(typ string, data []byte) string {
 		return name
 	}
 	if typ == "dynamic-tool" {
-		return parse(data).text("toolName")
+		return parse(data).Text("toolName")
 	}
 	return ""
 }

@@ -1,98 +1,45 @@
 package export
 
 import (
-	"encoding/json"
+	"bytes"
 	"slices"
 
 	"github.com/otelagent/otelagent/backend/message"
+	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 )
 
 var null = []byte("null")
 
-// How JSON is written. fields omits a value that is zero: its address keeps it.
+// How JSON is read and written. fields omits a value that is zero: its address keeps it. text returns the string that
+// JSON is, and reports whether it is one.
 var (
 	fields   = message.Build
 	encode   = message.Encode
 	quote    = message.Quote
 	elements = message.Elements
+	text     = rawjson.String
 )
 
 func list[T ~[]byte](l []T) []byte { return message.Array(l) }
 
-type member struct {
-	key   string
-	value []byte
-}
+// parse reads an object; nil, which has no members, for anything else.
+func parse(raw []byte) *object.Object { return object.Of("", bytes.TrimSpace(raw)) }
 
-// object is a JSON object: its members in their order, values as they are spelled.
-type object []member
-
-// parse reads an object; nil for anything else.
-func parse(raw []byte) object {
-	c := rawjson.NewCursor(raw, rawjson.MaxDepth+8)
-	if !c.Open('{') {
-		return nil
-	}
-	o := object{}
-	for c.More('}') {
-		key := string(c.Key())
-		o = append(o, member{key, c.Value()})
-	}
-	if c.End() != nil {
-		return nil
-	}
-	return o
-}
-
-// get returns the first member of that name; nil where there is none.
-func (o object) get(key string) []byte {
-	for _, m := range o {
-		if m.key == key {
-			return m.value
+// edited returns an object without the members of some keys, and with those of pairs of a key and a value at its end.
+func edited(o *object.Object, without []string, with ...any) []byte {
+	var pairs []any
+	for key, value := range o.All() {
+		if !slices.Contains(without, key) {
+			pairs = append(pairs, key, value)
 		}
 	}
-	return nil
-}
-
-// object returns a member that is an object; nil for anything else.
-func (o object) object(key string) object { return parse(o.get(key)) }
-
-// text returns a member that is a string, else "".
-func (o object) text(key string) string {
-	s, _ := text(o.get(key))
-	return s
-}
-
-// with returns o with other members of the same names replaced, at the end.
-func (o object) with(others ...member) object {
-	has := func(m member) bool { return slices.ContainsFunc(others, func(x member) bool { return x.key == m.key }) }
-	return append(slices.DeleteFunc(slices.Clone(o), has), others...)
-}
-
-// without returns o without some members.
-func (o object) without(keys ...string) object {
-	return slices.DeleteFunc(slices.Clone(o), func(m member) bool { return slices.Contains(keys, m.key) })
-}
-
-func (o object) bytes() []byte {
-	pairs := make([]any, 0, 2*len(o))
-	for _, m := range o {
-		pairs = append(pairs, m.key, m.value)
-	}
-	return fields(pairs...)
-}
-
-// text returns the string that raw is, and reports whether it is one.
-func text(raw []byte) (string, bool) {
-	var s string
-	ok := len(raw) > 0 && raw[0] == '"' && json.Unmarshal(raw, &s) == nil
-	return s, ok
+	return fields(append(pairs, with...)...)
 }
 
 // valueOf returns nil for null and for nothing.
 func valueOf(raw []byte) []byte {
-	if len(raw) == 0 || string(raw) == "null" {
+	if string(raw) == "null" {
 		return nil
 	}
 	return raw

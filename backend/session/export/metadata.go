@@ -240,7 +240,7 @@ func (g *Guide) rules() json.RawMessage {
 		return nil
 	}
 	return encode(slices.DeleteFunc(all, func(rule json.RawMessage) bool {
-		source := parse(rule).get("source")
+		source := parse(rule).Spelled("source")
 		return source != nil && string(source) != `"session"`
 	}))
 }
@@ -468,5 +468,11 @@ func (g *Guide) envelope(u *unit) []byte {
 	if slices.Contains([]string{"phi-core", "clark-agent", acpDialect}, u.run.Dialect) {
 		keys = keys[:6] // their messages have a time of their own
 	}
-	return slices.DeleteFunc(parse(g.message(u.ref)), func(m member) bool { return !slices.Contains(keys, m.key) }).bytes()
+	var place []any
+	for key, value := range parse(g.message(u.ref)).All() {
+		if slices.Contains(keys, key) {
+			place = append(place, key, value)
+		}
+	}
+	return fields(place...)
 }

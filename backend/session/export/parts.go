@@ -53,9 +53,9 @@ func (b *runUnits) collect() {
 				continue
 			}
 			for _, p := range readMessage(b.g.message(ref)).parts {
-				if p.kind == partResult && !p.embedded {
+				if p.Type == partResult && !p.embedded {
 					x := &toolResult{messagePart: p, turn: turn, from: from}
-					key := resultKey{p.id, turn}
+					key := resultKey{p.ID, turn}
 					b.results[key], b.arrived[turn] = append(b.results[key], x), append(b.arrived[turn], x)
 				}
 			}
@@ -133,11 +133,9 @@ func (b *runUnits) loneParts(i int, at time.Time, m *chatMessage) []builtPart {
 		p.stepStart()
 	}
 	p.message(m)
-	if m.role == "tool" { // whose call is not there
-		for i := range m.parts {
-			if m.parts[i].kind == partResult {
-				p.result(&m.parts[i])
-			}
+	for i := range m.parts { // of which the call is not there
+		if m.role == "tool" && m.parts[i].Type == partResult {
+			p.result(&m.parts[i])
 		}
 	}
 	return p.parts
@@ -145,7 +143,7 @@ func (b *runUnits) loneParts(i int, at time.Time, m *chatMessage) []builtPart {
 
 // stepStart reports whether the message begins with the AI SDK's mark of a step.
 func (m *chatMessage) stepStart() bool {
-	return len(m.parts) > 0 && m.parts[0].verbatim && m.parts[0].name == "step-start"
+	return len(m.parts) > 0 && m.parts[0].aiType() == "step-start"
 }
 
 // partBuilder makes part rows of messages and tool calls.
@@ -173,21 +171,21 @@ func (b *partBuilder) stepStart() {
 func (b *partBuilder) message(m *chatMessage) {
 	for i := range m.parts {
 		p := &m.parts[i]
+		typ := p.aiType()
 		switch {
-		case p.kind == partResult:
-		case p.kind == partCall:
-			at := slices.IndexFunc(b.calls, func(c *session.ToolCall) bool {
-				return c.ID == p.id && (p.id != "" || c.Name == p.name)
-			})
-			if at < 0 {
-				b.tool(p, nil)
-			} else {
-				b.tool(p, b.calls[at])
+		case p.Type == partResult:
+		case p.Type == partCall:
+			var call *session.ToolCall
+			for _, c := range b.calls {
+				if call == nil && c.ID == p.ID && (p.ID != "" || c.Name == p.Name) {
+					call = c
+				}
 			}
-		case p.verbatim && p.name == "": // no object
-			b.add("data-unknown", dataPart("unknown", p.raw))
-		case p.verbatim:
-			b.add(p.name, p.raw)
+			b.tool(p, call)
+		case p.block != nil && typ == "": // no object
+			b.add("data-unknown", dataPart("unknown", p.block))
+		case p.block != nil:
+			b.add(typ, p.block)
 		default:
 			b.add(b.part(p))
 		}
@@ -201,12 +199,10 @@ func dataPart(name string, data []byte) []byte {
 
 // part returns the type and data of a part that is neither a call nor a result.
 func (b *partBuilder) part(p *messagePart) (string, []byte) {
-	switch p.kind {
-	case partText, partReasoning:
-		typ := "text"
-		if p.kind == partReasoning {
-			typ = "reasoning"
-		}
+	s, isText := p.text()
+	switch {
+	case !isText:
+	case p.Type == "text" || p.Type == "reasoning":
 		var metadata []byte
 		if p.signature != "" {
 			provider := b.r.Provider
@@ -215,29 +211,31 @@ func (b *partBuilder) part(p *messagePart) (string, []byte) {
 			}
 			metadata = fields(cmp.Or(provider, "unknown"), fields("signature", p.signature))
 		}
-		return typ, fields("type", typ, "text", &p.text, "providerMetadata", metadata, "state", b.state)
-	case partFile:
-		mediaType := p.mediaType
+		return p.Type, fields("type", p.Type, "text", &s, "providerMetadata", metadata, "state", b.state)
+	case p.Type == "blob" || p.Type == "uri":
+		mediaType := p.MIME
 		if mediaType == "" {
 			mediaType = "application/octet-stream"
-			if p.modality != "document" && p.modality != "" {
-				mediaType = p.modality + "/*"
+			if p.Modality != "document" && p.Modality != "" {
+				mediaType = p.Modality + "/*"
 			}
 		}
-		url := cmp.Or(p.url, "data:"+mediaType+";base64,"+p.data)
-		return "file", fields("type", "file", "mediaType", mediaType, "url", url, "filename", p.fileName)
-	case partError:
-		return "data-error", dataPart("error", fields("message", &p.text))
+		if p.Type == "blob" {
+			s = "data:" + mediaType + ";base64," + s
+		}
+		return "file", fields("type", "file", "mediaType", mediaType, "url", s, "filename", p.Name)
+	case p.Type == "error":
+		return "data-error", dataPart("error", fields("message", &s))
 	}
-	name := cmp.Or(p.name, "unknown")
-	return "data-" + name, dataPart(name, p.raw)
+	name := cmp.Or(p.Type, "unknown")
+	return "data-" + name, dataPart(name, p.spelled())
 }
 
 // tool adds a call: p in the reply, c its span. One of them may be nil.
 func (b *partBuilder) tool(p *messagePart, c *session.ToolCall) {
 	t := toolPart{}
 	if p != nil {
-		t.id, t.name, t.input = p.id, p.name, p.args
+		t.id, t.name, t.input = p.ID, p.Name, valueOf(p.Content)
 	}
 	if c != nil {
 		b.calls = slices.DeleteFunc(b.calls, func(o *session.ToolCall) bool { return o == c })
@@ -247,13 +245,13 @@ func (b *partBuilder) tool(p *messagePart, c *session.ToolCall) {
 		}
 	}
 	result := b.take(t.id, b.index, b.isLone)
-	if p != nil && p.verbatim {
-		a := parse(p.raw)
-		b.timed(builtPart{typ: a.text("type"), callID: t.id, state: a.text("state"), data: p.raw, call: c})
+	if p != nil && p.block != nil {
+		b.timed(builtPart{typ: p.aiType(), callID: t.id, state: parse(p.block).Text("state"), data: p.block, call: c})
 		return
 	}
 	if result != nil {
-		t.answered, t.failed, t.name, t.output = true, result.isError, cmp.Or(t.name, result.name), result.content
+		t.answered, t.failed, t.name = true, result.IsError, cmp.Or(t.name, result.Name)
+		t.output = valueOf(result.Content)
 	}
 	if c != nil {
 		t.whole = b.value(spans.ListResult, c.Result)
@@ -266,7 +264,7 @@ func (b *partBuilder) tool(p *messagePart, c *session.ToolCall) {
 
 // result adds a result whose call is not there.
 func (b *partBuilder) result(x *messagePart) {
-	t := toolPart{id: x.id, name: x.name, answered: true, failed: x.isError, output: x.content}
+	t := toolPart{id: x.ID, name: x.Name, answered: true, failed: x.IsError, output: valueOf(x.Content)}
 	b.timed(t.build())
 }
 
@@ -353,7 +351,7 @@ func (t *toolPart) envelope() []byte {
 			took = new(c.End.Sub(c.Start).Round(time.Millisecond).Milliseconds())
 		}
 	}
-	details := valueOf(parse(t.whole).get("details"))
+	details := parse(t.whole).Raw("details")
 	metadata := fields("duration_ms", took, "truncated", truncated, "details", details)
 	if string(metadata) == "{}" {
 		metadata = nil

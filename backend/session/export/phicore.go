@@ -6,7 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"math"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -23,8 +23,9 @@ const phiDialect = "phi-core"
 // is Aborted and has neither messages nor usage, turns without an end are omitted, loops have the order of their ends,
 // a run of which only the end was seen is omitted.
 //
-// phi-core refuses a file for one name or shape that it does not know. PhiCore names such values as missing, and with
-// opts.Partial omits them or writes the nearest name: phi-core loads whatever it writes.
+// Messages, requests and configuration of a session from phi-core are written as they came. Those of another loop are
+// converted. PhiCore names what phi-core has no word or place for as missing, and with opts.Partial omits it or writes
+// the nearest word.
 //
 // Without opts.Partial an error of type *MissingError names the missing content and PhiCore writes nothing; with it, it
 // writes the file and returns the same list. A session without any run to write gives ErrEmpty. Memory holds the whole
@@ -183,8 +184,9 @@ func (p *phiCore) loop(r *session.Run, children []string) []byte {
 	}
 	continuation, status := p.continuation(where, r), p.status(where, r, over)
 	var turns, replies, messages [][]byte
+	native := p.native(r)
 	for _, t := range byStart(r.Conversation()) {
-		turn, reply, all := p.turn(r, t)
+		turn, reply, all := p.turn(r, t, native)
 		if turn == nil {
 			continue
 		}
@@ -200,7 +202,7 @@ func (p *phiCore) loop(r *session.Run, children []string) []byte {
 	switch {
 	case !over:
 		usage = &session.ReportedUsage{}
-	case !p.native(r) && (len(messages) > 0 || r.Outside != nil):
+	case !native && (len(messages) > 0 || r.Outside != nil):
 		before, after := p.outside(where, r)
 		messages = slices.Concat(before, messages, after)
 	case refs != nil:
@@ -221,8 +223,8 @@ func (p *phiCore) loop(r *session.Run, children []string) []byte {
 	return fields("loop_id", &r.ID, "session_id", &p.s.ID, "agent_id", new(cmp.Or(r.AgentID, r.Agent)),
 		"parent_loop_id", optional(r.ParentID), "continuation_kind", continuation, "started_at", rfc3339(r.Start),
 		"ended_at", end, "status", status, "rejection", rejection, "config", config, "messages", list(messages),
-		"turns", list(turns), "usage", p.usage(where, usage, r.Usage), "metadata", metadata, "events", []byte("[]"),
-		"children_loop_ids", idList(children), "child_loop_refs", list(spawned), "parallel_group", p.group(where, r))
+		"turns", list(turns), "usage", phiUsage(usage, r.Usage), "metadata", metadata, "events", []byte("[]"),
+		"children_loop_ids", idList(children), "child_loop_refs", list(spawned), "parallel_group", p.group(r))
 }
 
 // optional returns null for an empty string.
@@ -256,23 +258,22 @@ func rfc3339(t time.Time) string {
 	return t.Format(layout)
 }
 
-// config returns the configuration as the loop states it, without the names that phi-core does not know, else the model
+// config returns the configuration as the loop states it, of another loop without the words of its own, else the model
 // and provider of the first reply.
 func (p *phiCore) config(where string, r *session.Run, messages [][]byte) []byte {
-	if r.Config != "" && loadable([]byte(r.Config)) {
-		c := parse([]byte(r.Config))
-		if !phiTypes["string"](c.get("model")) || !phiTypes["string"](c.get("provider")) {
+	if c := parse([]byte(r.Config)); c != nil && json.Valid([]byte(r.Config)) {
+		switch {
+		case c.Literal("model") == nil || c.Literal("provider") == nil:
 			p.miss(where, "config without model and provider")
 			return null
+		case r.Dialect == phiDialect:
+			return []byte(r.Config)
 		}
-		return slices.DeleteFunc(c, func(m member) bool {
-			isWord := m.key == "api" || m.key == "thinking_level"
-			return isWord && string(m.value) != "null" && !p.knownWord(where, "config.", m.key, m.value)
-		}).bytes()
+		return edited(c, []string{"api", "thinking_level"})
 	}
 	for _, raw := range messages {
-		if m := parse(raw); m.text("role") == "assistant" {
-			return fields("model", new(m.text("model")), "provider", new(m.text("provider")),
+		if m := parse(raw); m.Text("role") == "assistant" {
+			return fields("model", new(m.Text("model")), "provider", new(m.Text("provider")),
 				"config_id", optional(r.ConfigID))
 		}
 	}
@@ -281,36 +282,29 @@ func (p *phiCore) config(where string, r *session.Run, messages [][]byte) []byte
 
 // group returns the run's entry of the parallel group of which it was one of the candidates. The recorder knows a group
 // only once it ended.
-func (p *phiCore) group(where string, r *session.Run) []byte {
+func (p *phiCore) group(r *session.Run) []byte {
 	for _, g := range p.s.Groups {
 		if r.GroupStart.IsZero() || !g.Start.Equal(r.GroupStart) || g.Missing || g.Known != spans.KnownObserved ||
 			!slices.Contains(g.Members, r.ID) {
 			continue
 		}
-		if g.SelectedIndex < 0 {
-			p.miss(where, "parallel_group: a negative index")
-			return null
-		}
 		return fields("all_loop_ids", idList(g.Members), "selected_loop_id", &g.SelectedID,
-			"selected_config_index", &g.SelectedIndex, "evaluation_usage", p.usage(where, g.Evaluation, session.Usage{}),
+			"selected_config_index", &g.SelectedIndex, "evaluation_usage", phiUsage(g.Evaluation, session.Usage{}),
 			"is_selected", new(g.SelectedID == r.ID))
 	}
 	return null
 }
 
-// usage returns usage as it was reported, else the tree's.
-func (p *phiCore) usage(where string, u *session.ReportedUsage, of session.Usage) []byte {
+// phiUsage returns usage as it was reported, else the tree's.
+func phiUsage(u *session.ReportedUsage, of session.Usage) []byte {
 	if u == nil {
 		total := session.Usage{Input: of.Input, Output: of.Output}.All()
 		u = &session.ReportedUsage{Input: of.Input, Output: of.Output, Reasoning: of.Reasoning, CacheRead: of.CacheRead,
 			CacheWrite: of.CacheWrite, Total: total}
 	}
-	if min(u.Input, u.Output, u.Reasoning, u.CacheRead, u.CacheWrite, u.Total) < 0 {
-		p.miss(where, "usage: a negative count")
-		u = &session.ReportedUsage{}
-	}
-	return fields("input", &u.Input, "output", &u.Output, "reasoning", &u.Reasoning, "cache_read", &u.CacheRead,
-		"cache_write", &u.CacheWrite, "total_tokens", &u.Total)
+	count := func(n int64) *int64 { return new(max(0, n)) } // phi-core's have no sign
+	return fields("input", count(u.Input), "output", count(u.Output), "reasoning", count(u.Reasoning),
+		"cache_read", count(u.CacheRead), "cache_write", count(u.CacheWrite), "total_tokens", count(u.Total))
 }
 
 // native reports whether the messages of a run are phi-core's own. Those of a run that came back from the guide's rows
@@ -326,7 +320,7 @@ func (p *phiCore) native(r *session.Run) bool {
 	for _, refs := range lists {
 		for _, ref := range refs.Items() {
 			if body, ok := p.body(ref); ok {
-				return parse([]byte(body)).get("parts") == nil
+				return !parse([]byte(body)).Has("parts")
 			}
 		}
 	}
@@ -334,38 +328,37 @@ func (p *phiCore) native(r *session.Run) bool {
 }
 
 // place returns the turnId that phi-core puts on messages of a turn, and the turn_id of the turn.
-func placeOf(r *session.Run, t *session.Turn) member {
-	return member{"turnId", fields("loopId", &r.ID, "turnIndex", &t.Index)}
+func placeOf(r *session.Run, t *session.Turn) []byte {
+	return fields("loopId", &r.ID, "turnIndex", &t.Index)
 }
 
-// merge sets a member of a message and sorts its keys, as phi-core does. It returns anything but an object as it is.
-func merge(message []byte, m member) []byte {
+// placed returns a message with its turnId, as phi-core writes it. It returns anything but an object as it is.
+func placed(message, place []byte) []byte {
 	o := parse(message)
 	if o == nil {
 		return message
 	}
-	o = o.with(m)
-	slices.SortStableFunc(o, func(a, b member) int { return strings.Compare(a.key, b.key) })
-	return o.bytes()
+	members := maps.Collect(o.All())
+	members["turnId"] = place
+	var pairs []any
+	for _, key := range slices.Sorted(maps.Keys(members)) {
+		pairs = append(pairs, key, members[key])
+	}
+	return fields(pairs...)
 }
 
 // turn returns a turn and its reply; nil when it has no end, or no reply is known. Of a run of another dialect it
 // returns the turn's messages too.
-func (p *phiCore) turn(r *session.Run, t *session.Turn) (turn, reply []byte, all [][]byte) {
+func (p *phiCore) turn(r *session.Run, t *session.Turn, native bool) (turn, reply []byte, all [][]byte) {
 	where := whereTurn(r, t)
 	if t.Known != spans.KnownObserved && !t.Missing {
 		return nil, nil, nil // phi-core has no place for it
 	}
 	p.captured(t.Capture)
-	switch {
-	case t.Missing:
+	if t.Missing {
 		p.miss(where, "the turn's span")
 		return nil, nil, nil
-	case t.Index > math.MaxUint32:
-		p.miss(where, "turn_index: greater than phi-core's")
-		return nil, nil, nil
 	}
-	native := p.native(r)
 	var f turnMessages
 	if !native {
 		f = p.foreignTurn(where, r, t)
@@ -386,9 +379,9 @@ func (p *phiCore) turn(r *session.Run, t *session.Turn) (turn, reply []byte, all
 	}
 	id := placeOf(r, t)
 	for i, m := range f.results {
-		f.results[i] = merge(m, id) // as the recorder does
+		f.results[i] = placed(m, id) // as the recorder does
 	}
-	return fields("turn_id", id.value, "triggered_by", p.trigger(where, t), "usage", p.usage(where, t.Reported, t.Usage),
+	return fields("turn_id", id, "triggered_by", p.trigger(where, t), "usage", phiUsage(t.Reported, t.Usage),
 		"input_messages", list(f.input), "output_message", f.reply, "tool_results", list(f.results),
 		"started_at", rfc3339(t.Start), "ended_at", rfc3339(t.End), "request_payload", payload), f.reply, f.all
 }
@@ -399,55 +392,37 @@ func (p *phiCore) payload(where string, t *session.Turn) []byte {
 	if q == nil || q.Messages == nil && q.Params == nil {
 		return nil
 	}
-	parts := map[spans.ProvenanceKind][]byte{}
+	parts := map[spans.ProvenanceKind][]byte{spans.ProvenanceTools: []byte("[]")}
 	for _, b := range p.listOf(where, spans.ListParams, q.Params) {
 		parts[spans.ProvenanceKind(b.ref.Provenance)] = b.body
 	}
-	rest := parse(parts[spans.ProvenanceRest])
-	var messages, sources [][]byte
-	anyKnown := false
-	for _, b := range p.listOf(where, spans.ListRequest, q.Messages) {
-		if why := unloadable(b.body, false); why != "" {
-			p.miss(where, "request: "+why)
-			return nil
-		}
-		raw, known := blockProvenance(b.ref.Provenance)
-		if !p.knownProvenance(where, raw) {
-			return nil
-		}
-		messages, sources, anyKnown = append(messages, b.body), append(sources, raw), anyKnown || known
-	}
-	system, tools, provenance := parts[spans.ProvenanceSystem], parts[spans.ProvenanceTools], list(sources)
+	system, rest := parts[spans.ProvenanceSystem], parse(parts[spans.ProvenanceRest])
 	if system == nil {
 		p.miss(where, "params: system")
 		system = quote("")
 	}
-	if own := rest.get("provenance"); own != nil && !anyKnown {
-		for _, raw := range elements(own) {
-			if !p.knownProvenance(where, raw) {
-				return nil
-			}
-		}
-		if provenance = own; own[0] != '[' {
-			p.miss(where, "request provenance is no list")
-			return nil
-		}
+	var messages, sources [][]byte
+	anyKnown := false
+	for _, b := range p.listOf(where, spans.ListRequest, q.Messages) {
+		raw, known := blockProvenance(b.ref.Provenance)
+		messages, sources, anyKnown = append(messages, b.body), append(sources, raw), anyKnown || known
 	}
-	if tools == nil {
-		tools = []byte("[]")
+	provenance := list(sources)
+	if own := rest.Raw("provenance"); own != nil && !anyKnown {
+		provenance = own
 	}
-	o := object{{"system_prompt", system}, {"messages", list(messages)}, {"provenance", provenance}, {"tools", tools}}
+	o := []any{"system_prompt", system, "messages", list(messages), "provenance", provenance,
+		"tools", parts[spans.ProvenanceTools]}
 	known := []string{"model_id", "thinking_level", "max_tokens", "temperature", "response_format"}
 	for _, key := range known {
-		if v := rest.get(key); v != nil {
-			if phiWords[key] != "" && !p.knownWord(where, "request ", key, v) {
-				return nil
-			}
-			o = append(o, member{key, v})
+		o = append(o, key, rest.Spelled(key))
+	}
+	for key, value := range rest.All() {
+		if !slices.Contains(slices.Concat(known, []string{"system_prompt", "messages", "provenance", "tools"}), key) {
+			o = append(o, key, value)
 		}
 	}
-	rest = rest.without(known...).without("system_prompt", "messages", "provenance", "tools")
-	return append(o, rest...).bytes()
+	return fields(o...)
 }
 
 // blockProvenance returns phi-core's BlockProvenance, and whether anything is known.
@@ -475,22 +450,73 @@ func blockProvenance(short string) ([]byte, bool) {
 func (p *phiCore) listOf(where, name string, refs *session.Refs) []body {
 	l := p.list(name, refs, func(what string) { p.miss(where, what) })
 	return slices.DeleteFunc(l, func(b body) bool {
-		if !loadable(b.body) {
-			p.miss(where, fmt.Sprintf("%s: block %s is no JSON that phi-core reads", name, b.ref.Block))
+		if !json.Valid(b.body) {
+			p.miss(where, fmt.Sprintf("%s: block %s is no JSON", name, b.ref.Block))
 			return true
 		}
 		return false
 	})
 }
 
-// messagesOf returns the messages of a list that phi-core reads.
+// messagesOf returns the messages of a list.
 func (p *phiCore) messagesOf(where, name string, refs *session.Refs) (l [][]byte) {
 	for _, b := range p.listOf(where, name, refs) {
-		if why := unloadable(b.body, name != spans.ListResults); why != "" {
-			p.miss(where, name+": "+why)
-			continue
-		}
 		l = append(l, b.body)
 	}
 	return l
+}
+
+// known returns phi-core's name for a value, "" where it has none. It notes a value that has none, unless that is
+// empty.
+func known[T ~string](p *phiCore, where, what string, value T, names map[T]string) string {
+	name := names[value]
+	if name == "" && value != "" {
+		p.miss(where, fmt.Sprintf("%s %.64q is no word of phi-core", what, value))
+	}
+	return name
+}
+
+var phiContinuations = map[spans.Continuation]string{
+	"": "Initial", spans.ContinuationInitial: "Initial", spans.ContinuationDefault: "Default",
+	spans.ContinuationCompaction: "Compaction", spans.ContinuationRerun: "Rerun", spans.ContinuationBranch: "Branch",
+}
+
+func (p *phiCore) continuation(where string, r *session.Run) []byte {
+	name := known(p, where, "continuation_kind", r.Continuation, phiContinuations)
+	switch {
+	case name == "Rerun" || name == "Branch":
+		return fields(name, fields("tag", &r.ContinuationTag))
+	case name == "" && r.ParentID == "":
+		name = "Initial"
+	}
+	return quote(cmp.Or(name, "Default"))
+}
+
+// phiRunStatuses: phi-core's loops end as Completed where it has no other status.
+var phiRunStatuses = map[spans.RunStatus]string{
+	spans.RunStatusRejected: "Rejected", spans.RunStatusAborted: "Aborted", spans.RunStatusCompleted: "Completed",
+	spans.RunStatusError: "Completed", spans.RunStatusCancelled: "Completed", spans.RunStatusVetoed: "Completed",
+}
+
+func (p *phiCore) status(where string, r *session.Run, over bool) string {
+	switch {
+	case !over:
+		return "Aborted"
+	case slices.Contains([]string{"Pending", "Running", "Completed", "Rejected", "Aborted"}, r.StatusWord):
+		return r.StatusWord
+	}
+	return cmp.Or(known(p, where, "status", r.Status, phiRunStatuses), "Completed")
+}
+
+var phiTriggers = map[spans.Trigger]string{
+	spans.TriggerUser: "User", spans.TriggerSubAgent: "SubAgent", spans.TriggerBranch: "Branch",
+	spans.TriggerContinuation: "Continuation",
+}
+
+func (p *phiCore) trigger(where string, t *session.Turn) string {
+	name := known(p, where, "triggered_by", t.Trigger, phiTriggers)
+	if name == "" && t.Index == 0 {
+		name = "User"
+	}
+	return cmp.Or(name, "Continuation")
 }

@@ -2,13 +2,13 @@ package export
 
 import (
 	"cmp"
-	"encoding/json"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/internal/genaijson"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -33,32 +33,37 @@ func (p *phiCore) foreignTurn(where string, r *session.Run, t *session.Turn) tur
 	for _, call := range t.ToolCalls {
 		c.names[call.ID], ends[call.ID] = call.Name, call.End
 	}
+	answered := map[string]bool{}
+	add := func(part *messagePart, ms int64) {
+		if !answered[part.ID] {
+			f.results = append(f.results, c.result(part, ms))
+		}
+		answered[part.ID] = part.ID != ""
+	}
+	results := func(m *chatMessage, b body) {
+		for i := range m.parts {
+			if m.parts[i].Type == partResult {
+				add(&m.parts[i], c.stamp(b))
+			}
+		}
+	}
 	for _, b := range p.listOf(where, spans.ListOutput, t.Output) {
 		m := readMessage(b.body)
 		f.reply = c.reply(&m, b, r, t)
-		f.results = append(f.results, c.results(&m, b)...)
-	}
-	answered := map[string]bool{}
-	for _, m := range f.results {
-		answered[callID(m)] = true
+		results(&m, b)
 	}
 	for _, b := range p.listOf(where, spans.ListResults, t.Results) {
 		m := readMessage(b.body)
-		for _, raw := range c.results(&m, b) {
-			if id := callID(raw); !answered[id] {
-				answered[id] = true
-				f.results = append(f.results, raw)
-			}
-		}
+		results(&m, b)
 	}
 	for _, call := range t.ToolCalls { // of loops that report results only with the calls
 		if answered[call.ID] || call.ID == "" {
 			continue
 		}
 		for _, b := range p.listOf(where, spans.ListResult, call.Result) {
-			part := messagePart{kind: partResult, id: call.ID, name: call.Name, content: b.body,
-				isError: call.Outcome != spans.OutcomeOK && call.Outcome != ""}
-			f.results = append(f.results, c.result(&part, cmp.Or(call.End, c.at).UnixMilli()))
+			part := genaijson.Part{Type: partResult, ID: call.ID, Name: call.Name, Content: b.body,
+				IsError: call.Outcome != spans.OutcomeOK && call.Outcome != ""}
+			add(&messagePart{Part: part}, cmp.Or(call.End, c.at).UnixMilli())
 		}
 	}
 	c.at = t.Start
@@ -70,11 +75,11 @@ func (p *phiCore) foreignTurn(where string, r *session.Run, t *session.Turn) tur
 	place := placeOf(r, t) // which phi-core puts on the reply and on the results
 	f.all = slices.Clone(f.input)
 	if f.reply != nil {
-		f.reply = merge(f.reply, place)
+		f.reply = placed(f.reply, place)
 		f.all = append(f.all, f.reply)
 	}
 	for _, m := range f.results {
-		f.all = append(f.all, merge(m, place))
+		f.all = append(f.all, placed(m, place))
 	}
 	arrived := slices.Clone(f.results)
 	slices.SortStableFunc(arrived, func(a, b []byte) int { return ends[callID(a)].Compare(ends[callID(b)]) })
@@ -101,7 +106,7 @@ func (p *phiCore) outside(where string, r *session.Run) (before, after [][]byte)
 	return before, after
 }
 
-func callID(raw []byte) string { return parse(raw).text("toolCallId") }
+func callID(raw []byte) string { return parse(raw).Text("toolCallId") }
 
 // phiConversion converts messages. Keys have the order of the alphabet, as phi-core writes them.
 type phiConversion struct {
@@ -115,7 +120,7 @@ type phiConversion struct {
 func (c *phiConversion) stamp(b body) int64 {
 	o := parse(b.body)
 	for _, key := range []string{"timestamp", "createdAt"} {
-		if n, err := strconv.ParseInt(strings.Trim(string(o.get(key)), `"`), 10, 64); err == nil && n >= 0 {
+		if n, err := strconv.ParseInt(strings.Trim(string(o.Raw(key)), `"`), 10, 64); err == nil && n >= 0 {
 			return n
 		}
 	}
@@ -128,41 +133,37 @@ func phiText(text string) []byte { return fields("text", &text, "type", "text") 
 func (c *phiConversion) content(m *chatMessage) (content []byte, failure string) {
 	var l [][]byte
 	for i := range m.parts {
-		switch part := &m.parts[i]; part.kind {
-		case partText:
-			l = append(l, phiText(part.text))
-		case partReasoning:
-			l = append(l, fields("signature", part.signature, "thinking", &part.text, "type", "thinking"))
-		case partCall:
-			args := []byte(part.args)
-			if args == nil {
-				args = null
-			}
-			l = append(l, fields("arguments", args, "id", &part.id, "name", &part.name, "type", "toolCall"))
-		case partFile:
-			if part.data == "" || part.mediaType == "" || part.modality != "image" {
-				c.p.miss(c.where, "a file that phi-core has no content for")
-				continue
-			}
-			l = append(l, fields("data", part.data, "mimeType", part.mediaType, "type", "image"))
-		case partError:
-			failure = part.text
-		case partResult:
-		default:
-			if part.name != "step-start" { // which only marks that the turn began
-				c.p.miss(c.where, "a part that phi-core has no content for")
-			}
+		part := &m.parts[i]
+		s, isText := part.text()
+		switch {
+		case part.Type == partResult:
+		case part.Type == partCall:
+			args := cmp.Or(string(part.Content), "null")
+			l = append(l, fields("arguments", []byte(args), "id", &part.ID, "name", &part.Name, "type", "toolCall"))
+		case part.Type == "text" && isText:
+			l = append(l, phiText(s))
+		case part.Type == "reasoning" && isText:
+			l = append(l, fields("signature", part.signature, "thinking", &s, "type", "thinking"))
+		case part.isImage():
+			l = append(l, fields("data", s, "mimeType", part.MIME, "type", "image"))
+		case part.Type == "error" && isText:
+			failure = s
+		case part.Type == "blob" || part.Type == "uri":
+			c.p.miss(c.where, "a file that phi-core has no content for")
+		case part.aiType() != "step-start": // which only marks that the turn began
+			c.p.miss(c.where, "a part that phi-core has no content for")
 		}
 	}
 	return list(l), failure
 }
 
-// prompt converts an input of the model: a user's message, or one that phi-core only knows as an extension. A host that
-// writes phi-core's messages has them as they are.
+// isImage reports whether the part is an image that phi-core has a place for.
+func (p *messagePart) isImage() bool {
+	return p.Type == "blob" && p.Modality == "image" && p.MIME != "" && len(p.Content) > len(`""`)
+}
+
+// prompt converts an input of the model: a user's message, or one that phi-core only knows as an extension.
 func (c *phiConversion) prompt(m *chatMessage, b body) []byte {
-	if unloadable(b.body, false) == "" {
-		return b.body
-	}
 	content, _ := c.content(m)
 	if m.role == "user" || m.role == "" {
 		return fields("content", content, "role", "user", "timestamp", new(c.stamp(b)))
@@ -172,25 +173,19 @@ func (c *phiConversion) prompt(m *chatMessage, b body) []byte {
 
 // reply converts the reply of a turn.
 func (c *phiConversion) reply(m *chatMessage, b body, r *session.Run, t *session.Turn) []byte {
-	if unloadable(b.body, false) == "" {
-		return b.body
-	}
 	content, failure := c.content(m)
 	return fields("content", content, "error_message", cmp.Or(t.Error, failure),
 		"model", new(cmp.Or(t.Answered, t.Model, r.Model)), "provider", new(cmp.Or(t.Provider, r.Provider)),
 		"role", "assistant", "stopReason", c.stopReason(t), "timestamp", new(c.stamp(b)),
-		"usage", c.p.usage(c.where, t.Reported, t.Usage))
+		"usage", phiUsage(t.Reported, t.Usage))
 }
 
 // stopReason returns the turn's stop reason as phi-core names it.
 func (c *phiConversion) stopReason(t *session.Turn) string {
-	if known := stopReasonOf(t.StopReason).phi; known != "" {
-		return known
-	}
-	if t.StopReason != "" {
-		c.p.foreign(c.where, "stop reason", t.StopReason)
-	}
-	switch {
+	word := stopReasonOf(t.StopReason).phi
+	switch word = known(c.p, c.where, "stop reason", t.StopReason, map[string]string{t.StopReason: word}); {
+	case word != "":
+		return word
 	case t.Failed && t.ErrorType == spans.ErrorTypeCancelled:
 		return "aborted"
 	case t.Failed:
@@ -201,43 +196,29 @@ func (c *phiConversion) stopReason(t *session.Turn) string {
 	return "stop"
 }
 
-// results converts the results in a message.
-func (c *phiConversion) results(m *chatMessage, b body) (l [][]byte) {
-	for i := range m.parts {
-		if m.parts[i].kind == partResult {
-			l = append(l, c.result(&m.parts[i], c.stamp(b)))
-		}
-	}
-	return l
-}
-
 func (c *phiConversion) result(part *messagePart, ms int64) []byte {
-	return fields("content", c.resultContent(part.content), "isError", &part.isError, "role", "toolResult",
-		"timestamp", new(max(ms, 0)), "toolCallId", &part.id, "toolName", new(cmp.Or(part.name, c.names[part.id])))
+	return fields("content", c.resultContent(valueOf(part.Content)), "isError", &part.IsError, "role", "toolResult",
+		"timestamp", new(max(ms, 0)), "toolCallId", &part.ID, "toolName", new(cmp.Or(part.Name, c.names[part.ID])))
 }
 
 // resultContent converts the content of a result: texts and images as such, any other JSON as a text that holds it.
-func (c *phiConversion) resultContent(content json.RawMessage) []byte {
+func (c *phiConversion) resultContent(content []byte) []byte {
 	if content == nil {
 		return list[[]byte](nil)
 	}
 	s, isText := text(content)
-	blocks, result := []byte(content), parse(content)
-	switch failed, isFailed := text(result.get("error_text")); {
+	blocks, result := content, parse(content)
+	switch {
 	case isText:
 		return list([][]byte{phiText(s)})
-	case result.get("content") != nil:
-		blocks = result.get("content")
-	case result.text("type") == "output" && result.get("data") != nil: // the envelope of the agent guide
-		return c.resultContent(result.get("data"))
-	case result.text("type") == "error" && isFailed:
-		return list([][]byte{phiText(failed)})
+	case result.Has("content"):
+		blocks = result.Raw("content")
+	case result.Text("type") == "output" && result.Has("data"): // the envelope of the agent guide
+		return c.resultContent(result.Raw("data"))
 	}
 	if len(blocks) > 0 && blocks[0] == '[' {
 		m := readMessage(fields("content", blocks, "role", "user"))
-		foreign := func(p messagePart) bool {
-			return p.kind != partText && (p.kind != partFile || p.modality != "image" || p.data == "")
-		}
+		foreign := func(p messagePart) bool { return p.Type != "text" && !p.isImage() }
 		if len(m.parts) > 0 && !slices.ContainsFunc(m.parts, foreign) {
 			all, _ := c.content(&m)
 			return all

@@ -267,7 +267,7 @@ func (g *Guide) earlier(r *session.Run) map[string]bool {
 func (b *runUnits) between(i int, at time.Time) {
 	for _, in := range b.g.read(b.r, nil, spans.ListMessages, session.NewRefs(b.p.outside[i]...)) {
 		m := readMessage(in.body)
-		elsewhere := func(p messagePart) bool { return p.kind != partResult || !b.called[p.id] }
+		elsewhere := func(p messagePart) bool { return p.Type != partResult || !b.called[p.ID] }
 		switch {
 		case m.userSide():
 			b.message(nil, at, in.ref, &m)
@@ -281,7 +281,7 @@ func (b *runUnits) between(i int, at time.Time) {
 func (b *runUnits) message(t *session.Turn, at time.Time, ref session.Ref, m *chatMessage) {
 	b.stretch = nil
 	role := "user"
-	if m.role == "system" || m.role == "developer" {
+	if m.role == "system" {
 		role = "system"
 	}
 	u := &unit{
@@ -359,7 +359,7 @@ func (b *runUnits) compactions(l []*session.Compaction) {
 // nodeOf returns the node of phi-core that a message belongs to, as it is spelled.
 func (g *Guide) nodeOf(ref session.Ref) string {
 	if body, ok := g.body(ref); ok && strings.Contains(body, "nodeId") {
-		return string(parse([]byte(body)).get("nodeId"))
+		return string(parse([]byte(body)).Spelled("nodeId"))
 	}
 	return ""
 }

@@ -162,8 +162,8 @@ func (g *Guide) summary(r *session.Run, t *session.Turn, c *session.Compaction) 
 		s, ok := text(in.body)
 		if !ok {
 			for _, p := range readMessage(in.body).parts {
-				if p.kind == partText {
-					s += p.text
+				if t, isText := p.text(); isText && p.Type == "text" {
+					s += t
 				}
 			}
 			s = cmp.Or(s, string(in.body))

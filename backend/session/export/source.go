@@ -39,11 +39,11 @@ func (g *Guide) sourceRows() []Row {
 			facts = append(facts, f)
 		}
 	}
-	var members object // further members of the session's line
+	var members []any // further members of the session's line
 	var messages, lines, document []Row
 	for _, f := range facts {
 		if v := g.fact(f); f.Subject == "session" && f != row && v != nil {
-			members = append(members, member{strings.TrimPrefix(f.Key, factFurther), v})
+			members = append(members, strings.TrimPrefix(f.Key, factFurther), []byte(v))
 		}
 	}
 	slices.SortStableFunc(facts, func(a, b *session.Fact) int { return cmp.Compare(a.Seq, b.Seq) })
@@ -54,7 +54,7 @@ func (g *Guide) sourceRows() []Row {
 		switch o := parse(body); {
 		case body == nil:
 		case f.Key == factLine:
-			lines = append(lines, Row{Type: RowType(kind), JSON: body, Digest: o.text("digest"), Body: o.text("body")})
+			lines = append(lines, Row{Type: RowType(kind), JSON: body, Digest: o.Text("digest"), Body: o.Text("body")})
 		case f.Subject == "document":
 			document = append(document, Row{Type: rowDocument, Digest: strings.TrimPrefix(f.Key, factFurther), JSON: body})
 		case f.Key == factRow && f != row:
@@ -63,7 +63,7 @@ func (g *Guide) sourceRows() []Row {
 	}
 	created := func(f *session.Fact) float64 {
 		lines := append(elements(g.factLine(f)), nil)
-		at, _ := strconv.ParseFloat(string(parse(lines[0]).object("data").get("created_at")), 64) // 0: unknown
+		at, _ := strconv.ParseFloat(string(parse(lines[0]).Object("data").Raw("created_at")), 64) // 0: unknown
 		return at
 	}
 	slices.SortStableFunc(ofMessages, func(a, b *session.Fact) int {
@@ -72,10 +72,11 @@ func (g *Guide) sourceRows() []Row {
 	for _, f := range ofMessages {
 		for _, raw := range elements(g.factLine(f)) {
 			line := parse(raw)
-			messages = append(messages, g.sourceRow(RowType(line.text("type")), line.get("data"), line.without("type", "data")))
+			messages = append(messages, g.sourceRow(RowType(line.Text("type")), line.Spelled("data"),
+				edited(line, []string{"type", "data"})))
 		}
 	}
-	rows := append([]Row{g.sourceRow(RowSession, g.factLine(row), members)}, slices.Concat(messages, lines, document)...)
+	rows := append([]Row{g.sourceRow(RowSession, g.factLine(row), fields(members...))}, slices.Concat(messages, lines, document)...)
 	return slices.DeleteFunc(rows, func(r Row) bool { return r.JSON == nil })
 }
 
@@ -96,10 +97,10 @@ func (g *Guide) factLine(f *session.Fact) []byte {
 }
 
 // sourceRow makes a row of the source with the further members of its line; without JSON where it is no object.
-func (g *Guide) sourceRow(typ RowType, raw []byte, further object) Row {
+func (g *Guide) sourceRow(typ RowType, raw, further []byte) Row {
 	r := Row{Type: typ, JSON: raw}
-	if len(further) > 0 {
-		r.Further = further.bytes()
+	if string(further) != "{}" {
+		r.Further = further
 	}
 	if !r.parse() {
 		r.JSON = nil
@@ -110,18 +111,19 @@ func (g *Guide) sourceRow(typ RowType, raw []byte, further object) Row {
 // strict makes a row one of the guide alone, without the key of otelagent in its metadata. It returns false for rows of
 // further types.
 func (r *Row) strict() bool {
-	o := parse(r.JSON)
-	for i, m := range o {
-		inner, isText := text(m.value)
+	var pairs []any
+	for key, value := range parse(r.JSON).All() {
+		inner, isText := text(value)
 		if !isText {
-			inner = string(m.value)
+			inner = string(value)
 		}
-		if meta := parse([]byte(inner)); strings.TrimSuffix(m.key, "_json") == "metadata" && meta.get(extensionKey) != nil {
-			if o[i].value = meta.without(extensionKey).bytes(); isText {
-				o[i].value = quote(string(o[i].value))
+		if meta := parse([]byte(inner)); strings.TrimSuffix(key, "_json") == "metadata" && meta.Has(extensionKey) {
+			if value = edited(meta, []string{extensionKey}); isText {
+				value = quote(string(value))
 			}
 		}
+		pairs = append(pairs, key, value)
 	}
-	r.JSON, r.Further = o.bytes(), nil
+	r.JSON, r.Further = fields(pairs...), nil
 	return r.Type == RowSession || r.Type == RowMessage || r.Type == RowPart
 }

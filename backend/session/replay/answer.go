@@ -2,26 +2,22 @@ package replay
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
-	"errors"
 	"slices"
-	"strconv"
 	"strings"
 
 	udiff "github.com/aymanbagabas/go-udiff"
 
 	"github.com/otelagent/otelagent/backend/message"
 	"github.com/otelagent/otelagent/backend/session"
-	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
+	"github.com/otelagent/otelagent/spans"
 )
 
 // Answer is what a model answered.
 type Answer struct {
-	API   message.API `json:"form,omitempty"` // empty for a recorded one
-	ID    string      `json:"id,omitempty"`
-	Model string      `json:"model,omitempty"`
+	ID    string `json:"id,omitempty"`
+	Model string `json:"model,omitempty"`
 	// Text and Reasoning have a line feed between two blocks.
 	Text      string `json:"text"`
 	Reasoning string `json:"reasoning,omitempty"`
@@ -40,69 +36,22 @@ type Call struct {
 	Args session.RawJSON `json:"args"`
 }
 
-// ErrNoAnswer is the error about a body that is no answer of an API.
-var ErrNoAnswer = errors.New("replay: unrecognized response body")
-
-// ParseAnswer reads the body of an answer in one piece, of any API. The error is ErrNoAnswer, or that of the provider.
-func ParseAnswer(body []byte) (*Answer, error) {
-	if rawjson.Valid(body, rawjson.MaxDepth) != nil {
-		return nil, ErrNoAnswer
+// NewAnswer returns the answer that a reply of a model is: message in any spelling, and its usage as the provider states
+// it, nil where it does not. A has the other fields.
+func NewAnswer(a Answer, message []byte, usage *spans.Usage) *Answer {
+	if a.read(message); usage == nil {
+		return &a
 	}
-	o := object.Of("", body)
-	if e := o.Object("error"); e != nil {
-		kind := cmp.Or(e.String("type"), e.String("code"), e.String("status"))
-		return nil, errors.New(strings.Trim(kind+": "+e.String("message"), ": "))
-	} else if s := o.String("error"); s != "" {
-		return nil, errors.New(s)
+	a.Usage = &session.Usage{Input: usage.Input, Output: usage.Output, Reasoning: usage.Reasoning,
+		CacheRead: usage.CacheRead, CacheWrite: usage.CacheWrite, LowerBound: usage.LowerBound}
+	if usage.Rule == spans.UsageRuleExcludesCache || usage.Rule == spans.UsageRuleExcludesCacheAndReasoning {
+		a.Usage.Add(session.Usage{Input: usage.CacheRead})
+		a.Usage.Add(session.Usage{Input: usage.CacheWrite})
 	}
-	a := &Answer{ID: o.String("id"), Model: o.String("model")}
-	choices, items := o.Objects("choices"), o.List("output")
-	switch {
-	case len(choices) > 0:
-		a.API, a.StopReason = message.OpenAIChat, choices[0].String("finish_reason")
-		items = [][]byte{choices[0].Raw("message")}
-		if n := len(choices) - 1; n > 0 {
-			a.Other = append(a.Other, strconv.Itoa(n)+" more choices")
-		}
-	case items != nil:
-		a.API = message.OpenAIResponses
-		a.StopReason = cmp.Or(o.Object("incomplete_details").String("reason"), o.String("status"))
-	case o.List("content") != nil && o.String("type") == "message":
-		a.API, a.StopReason, items = message.Anthropic, o.String("stop_reason"), [][]byte{body}
-	default:
-		return nil, ErrNoAnswer
+	if usage.Rule == spans.UsageRuleExcludesReasoning || usage.Rule == spans.UsageRuleExcludesCacheAndReasoning {
+		a.Usage.Add(session.Usage{Output: usage.Reasoning})
 	}
-	a.read(items...)
-	a.Usage = usage(o.Object("usage"), a.API)
-	return a, nil
-}
-
-// usage reads counts of tokens. Anthropic's input is without the cached ones.
-func usage(o *object.Object, api message.API) *session.Usage {
-	if o == nil {
-		return nil
-	}
-	count := func(o *object.Object, keys ...string) (n int64) {
-		for _, k := range keys {
-			if v := o.Count(k); v != nil {
-				n = *v
-			}
-		}
-		return n
-	}
-	output := cmp.Or(o.Object("output_tokens_details"), o.Object("completion_tokens_details"))
-	input := cmp.Or(o.Object("input_tokens_details"), o.Object("prompt_tokens_details"))
-	u := &session.Usage{
-		Input: count(o, "input_tokens", "prompt_tokens"), Output: count(o, "output_tokens", "completion_tokens"),
-		Reasoning: count(output, "reasoning_tokens", "thinking_tokens"),
-		CacheRead: count(input, "cached_tokens"), CacheWrite: count(o, "cache_creation_input_tokens"),
-	}
-	if api == message.Anthropic {
-		u.CacheRead = count(o, "cache_read_input_tokens")
-		u.Add(session.Usage{Input: u.CacheRead})
-		u.Add(session.Usage{Input: u.CacheWrite})
-	}
-	return u
+	return &a
 }
 
 // read takes what messages say.
