@@ -31,28 +31,28 @@ const acpDialect = "acp"
 func ACP(w io.Writer, s session.Tree, opts Options) ([]Missing, error) {
 	g, err := newGuide(s, opts, false)
 	if err != nil {
-		return g.missing, err
+		return nil, err
 	}
 	t := &trace{
-		Guide: g, w: bufio.NewWriterSize(w, 1<<16), unplaced: map[string]int{}, calls: map[string]bool{},
-		units: map[*session.Run][]*unit{}, asked: map[factPlace]bool{}, next: map[direction]int64{},
-		waiting: map[direction]map[string]int64{toAgent: {}, toClient: {}},
+		Guide: g, unplaced: map[string]int{}, calls: map[string]bool{}, units: map[*session.Run][]*unit{},
+		next: map[direction]int64{}, waiting: map[direction]map[string]int64{toAgent: {}, toClient: {}},
 	}
-	t.planTrace()
-	if t.check(); t.missed() != nil {
-		return t.missing, t.missed()
-	}
-	t.begin()
+	t.begin(t.planTrace())
 	for _, r := range s.Runs {
 		t.run(r)
 	}
 	t.sendFacts(nil)
+	if err := t.missed(); err != nil {
+		return t.missing, err
+	}
 	missing := t.Missing()
 	for _, what := range slices.Sorted(maps.Keys(t.unplaced)) {
 		text := fmt.Sprintf("ACP has no place for %s (%d)", what, t.unplaced[what])
 		missing = append(missing, Missing{Where: s.ID, What: text})
 	}
-	return missing, flushed(t.w, s.Session)
+	out := bufio.NewWriter(w)
+	_, _ = out.Write(t.out)
+	return missing, flushed(out, s.Session)
 }
 
 // direction is the side that receives a message.
@@ -102,20 +102,18 @@ type wire struct {
 // trace is one walk over the units of a guide.
 type trace struct {
 	*Guide
-	w       *bufio.Writer
+	out     []byte
 	fromACP bool
 	cwd     string
 
 	next    map[direction]int64            // ids of requests
 	waiting map[direction]map[string]int64 // requests without a response, by their name
 	queue   []wire                         // of the step at hand
+	facts   []wire                         // that facts keep, in their order
 	calls   map[string]bool                // ids of tool calls that are in use
 	units   map[*session.Run][]*unit       // those of the conversation as it is now
-
-	facts  []*session.Fact
-	asked  map[factPlace]bool // places of facts about a request, which states what it changed
-	replay []byte             // updates that came with a session/load
-	opened []byte             // the latest initialize
+	replay  []byte                         // updates that came with a session/load
+	opened  []byte                         // the latest initialize
 
 	open        *prompt
 	pending     [][]byte // content blocks that no prompt has yet
@@ -125,13 +123,9 @@ type trace struct {
 	unplaced map[string]int // what ACP has no place for, and how often
 }
 
-type factPlace struct{ at, seq int64 }
-
-func placeOfFact(f *session.Fact) factPlace { return factPlace{f.At.UnixNano(), f.Seq} }
-
-// planTrace finds the units of each run, and the facts to write. Rows that are rewound, that wait in a queue or were
-// taken off it, and system messages are not part of the conversation.
-func (t *trace) planTrace() {
+// planTrace finds the units of each run, and returns the facts to write. Rows that are rewound, that wait in a queue or
+// were taken off it, and system messages are not part of the conversation.
+func (t *trace) planTrace() (facts []*session.Fact) {
 	queued := func(u *unit, key string) bool {
 		at, known := t.timeFact(u, key)
 		return known && at > 0
@@ -145,61 +139,36 @@ func (t *trace) planTrace() {
 			t.units[u.run] = append(t.units[u.run], u)
 		}
 	}
-	for n := range t.s.Walk() {
-		if x := n.Permission; x != nil && n.Call == nil && x.CallID == "" && asked(n.Run, x) {
-			t.lacks("questions that are about no tool call")
-		}
-		t.fromACP = t.fromACP || n.Run.Dialect == acpDialect
+	for _, r := range t.s.Runs {
+		t.fromACP = t.fromACP || r.Dialect == acpDialect
 	}
 	for i := range t.s.Facts {
 		f := &t.s.Facts[i]
-		key, fromACP := strings.CutPrefix(f.Key, "acp.")
-		if _, isUpdate := factUpdates[key]; f.Subject != "session" || !fromACP && !isUpdate {
-			continue
+		_, isUpdate := factUpdates[f.Key]
+		if fromACP := strings.HasPrefix(f.Key, "acp."); f.Subject == "session" && (fromACP || isUpdate) {
+			t.fromACP = t.fromACP || fromACP
+			facts = append(facts, f)
 		}
-		t.fromACP = t.fromACP || fromACP
-		if fromACP && slices.Contains(exchanges, key) {
-			t.asked[placeOfFact(f)] = true
-		}
-		t.facts = append(t.facts, f)
 	}
-	slices.SortStableFunc(t.facts, func(a, b *session.Fact) int {
+	slices.SortStableFunc(facts, func(a, b *session.Fact) int {
 		return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Seq, b.Seq), strings.Compare(a.Key, b.Key))
 	})
+	return facts
 }
 
-// check looks for the content that only ACP needs, before anything is written.
-func (t *trace) check() {
-	t.noted = false
-	captured := func(r *session.Run) bool { return isCaptured(r.Capture) }
-	for n := range t.s.Walk() {
-		if !captured(n.Run) || n.Turn != nil && !isCaptured(n.Turn.Capture) {
-			continue
-		}
-		var refs []session.Ref
-		if n.Permission != nil {
-			refs = n.Permission.Options.Items()
-		} else {
-			for _, e := range n.Events() {
-				if e.Body != nil {
-					refs = append(refs, *e.Body)
-				}
-			}
-		}
-		for _, ref := range refs {
-			if _, ok := t.body(ref); !ok {
-				t.miss(whereTurn(n.Run, n.Turn), "block "+ref.Block)
-			}
-		}
+// need returns a body that only ACP needs; nil where it is not there, which it notes where content was captured.
+func (t *trace) need(ref *session.Ref, where string, captured bool) []byte {
+	if ref == nil {
+		return nil
 	}
-	for _, f := range t.facts {
-		if f.Value != nil && (len(t.s.Runs) == 0 || slices.ContainsFunc(t.s.Runs, captured)) {
-			if _, ok := t.body(*f.Value); !ok {
-				t.miss(f.Subject+" "+f.Key, "block "+f.Value.Block)
-			}
-		}
+	body, ok := t.body(*ref)
+	switch {
+	case ok:
+		return []byte(body)
+	case captured:
+		t.miss(where, "block "+ref.Block)
 	}
-	t.noted = true
+	return nil
 }
 
 // lacks counts content that ACP has no place for.
@@ -256,40 +225,38 @@ func (t *trace) write(m wire) {
 		t.next[m.dir]++
 		t.waiting[m.dir][m.reply] = *id
 	}
-	result := m.result
 	if m.error != nil {
-		result = nil
+		m.result = nil
 	}
 	line := fields("ts", m.at.UTC().Format(time.RFC3339Nano), "direction", string(m.dir), "message", fields(
-		"jsonrpc", "2.0", "id", id, "error", m.error, "result", result, "method", m.method, "params", m.params))
+		"jsonrpc", "2.0", "id", id, "error", m.error, "result", m.result, "method", m.method, "params", m.params))
 	var one bytes.Buffer
 	_ = json.Compact(&one, line) // which is JSON, since all its values are
-	_, _ = t.w.Write(append(bytes.ToValidUTF8(one.Bytes(), []byte("\uFFFD")), '\n'))
+	t.out = append(append(t.out, bytes.ToValidUTF8(one.Bytes(), []byte("\uFFFD"))...), '\n')
 }
 
-// exchange writes a request of the client and its response.
-func (t *trace) exchange(at time.Time, method string, params, result, failed []byte) {
-	m := moment{at: at}
-	t.write(wire{moment: m, dir: toAgent, method: method, params: params, reply: method})
+// exchange makes a request of the client and its response.
+func (t *trace) exchange(m moment, method string, params, result, failed []byte) []wire {
+	if params == nil || result == nil && failed == nil {
+		t.lacks(method + ", of which no content is there")
+		return nil
+	}
+	l := []wire{{moment: m, dir: toAgent, method: method, params: params, reply: method}}
 	if method == "session/load" {
 		for _, u := range elements(t.replay) {
-			t.write(t.update(m, u))
+			l = append(l, t.update(m, u))
 		}
 		t.replay = nil
 	}
-	t.write(wire{moment: m, dir: toClient, result: result, error: failed, reply: method})
+	return append(l, wire{moment: m, dir: toClient, result: result, error: failed, reply: method})
 }
 
-// begin writes the messages that open a connection.
-func (t *trace) begin() {
-	s := t.s
-	at := s.Start
-	if len(s.Runs) > 0 && s.Runs[0].Start.Before(at) {
-		at = s.Runs[0].Start // it was taken over from another session
-	}
+// begin writes the messages that open a connection, and makes those of the facts.
+func (t *trace) begin(facts []*session.Fact) {
+	s, at := t.s, t.s.Start
 	var first *session.Fact
 	opens := false
-	for _, f := range t.facts {
+	for _, f := range facts {
 		if at.IsZero() || f.At.Before(at) {
 			at = f.At
 		}
@@ -309,21 +276,32 @@ func (t *trace) begin() {
 		params, result = t.capabilities()
 	}
 	// The _meta of params states that the trace is a reconstruction.
-	own := fields("reconstructed", true, "format", 1, "session", &t.s.ID, "dialect", t.s.Dialect)
-	o := parse(params)
-	params = edited(o, []string{"_meta"}, "_meta", edited(o.Object("_meta"), []string{extensionKey}, extensionKey, own))
-	t.exchange(at, "initialize", params, result, nil)
-	if opens {
-		return
+	own := fields("reconstructed", true, "format", 1, "session", &s.ID, "dialect", s.Dialect)
+	meta := edited(parse(params).Object("_meta"), []string{extensionKey}, extensionKey, own)
+	opening := t.exchange(moment{at: at}, "initialize", edited(parse(params), []string{"_meta"}, "_meta", meta), result, nil)
+	if !opens {
+		roots := []string{parse(t.fact(s.Fact("session", factRow))).Text("workspace_root")}
+		for _, r := range s.Runs {
+			config := parse([]byte(r.Config))
+			roots = append(roots, cmp.Or(config.Text("workspace_root"), config.Text("cwd")))
+		}
+		roots = append(roots, "/")
+		t.cwd = roots[slices.IndexFunc(roots, path.IsAbs)]
+		opening = append(opening, t.exchange(moment{at: at}, "session/new",
+			fields("cwd", t.cwd, "mcpServers", []byte("[]")), fields("sessionId", &s.ID), nil)...)
 	}
-	roots := []string{parse(t.fact(s.Fact("session", factRow))).Text("workspace_root")}
-	for _, r := range s.Runs {
-		config := parse([]byte(r.Config))
-		roots = append(roots, cmp.Or(config.Text("workspace_root"), config.Text("cwd")))
+	for _, w := range opening {
+		t.write(w)
 	}
-	roots = append(roots, "/")
-	t.cwd = roots[slices.IndexFunc(roots, path.IsAbs)]
-	t.exchange(at, "session/new", fields("cwd", t.cwd, "mcpServers", []byte("[]")), fields("sessionId", &s.ID), nil)
+	var exchanged []moment // the updates of a request are in its response
+	for _, f := range facts {
+		if typ, _ := strings.CutPrefix(f.Key, "acp."); slices.Contains(exchanges, typ) {
+			exchanged = append(exchanged, moment{f.At, f.Seq})
+		}
+	}
+	for _, f := range facts {
+		t.facts = append(t.facts, t.factWires(f, slices.Contains(exchanged, moment{f.At, f.Seq}))...)
+	}
 }
 
 // capabilities are those that the two sides need for the messages that follow.
@@ -401,7 +379,7 @@ func (t *trace) run(r *session.Run) {
 		t.ask(r)
 	}
 	if r.Dialect == acpDialect && len(t.runs[r].turns) == 0 {
-		t.keptNotes(r, r.Events, "")
+		t.keptNotes(r, whereRun(r), r.Events, "")
 	}
 	t.compact(time.Time{})
 	t.end(true)

@@ -3,7 +3,6 @@ package export
 import (
 	"bytes"
 	"cmp"
-	"encoding/json"
 	"slices"
 	"strings"
 
@@ -44,17 +43,18 @@ func (t *trace) keptPieces(r *session.Run, turn *session.Turn) (l []piece) {
 
 // keptMessages queues the questions of a turn of ACP, and the messages that it kept.
 func (t *trace) keptMessages(r *session.Run, turn *session.Turn) {
-	t.keptNotes(r, turn.Events, "")
+	where := whereTurn(r, turn)
+	t.keptNotes(r, where, turn.Events, "")
 	permissions := slices.Clone(turn.Permissions)
 	for _, c := range turn.ToolCalls {
-		t.keptNotes(r, c.Events, c.ID)
+		t.keptNotes(r, where, c.Events, c.ID)
 		permissions = append(permissions, c.Permissions...)
 	}
 	for _, c := range turn.Compactions {
-		t.keptNotes(r, c.Events, "")
+		t.keptNotes(r, where, c.Events, "")
 	}
 	if turns := t.runs[r].turns; turn == turns[len(turns)-1] {
-		t.keptNotes(r, r.Events, "")
+		t.keptNotes(r, whereRun(r), r.Events, "")
 		permissions = append(permissions, r.Permissions...)
 	}
 	for _, x := range permissions {
@@ -107,16 +107,11 @@ func (t *trace) keptCall(r *session.Run, item *object.Object, c *session.ToolCal
 }
 
 // keptNotes queues the messages of notes.
-func (t *trace) keptNotes(r *session.Run, notes []session.Note, callID string) {
+func (t *trace) keptNotes(r *session.Run, where string, notes []session.Note, callID string) {
 	for i := range notes {
 		n := &notes[i]
 		m := moment{n.Time, n.Seq}
-		var body []byte
-		if n.Body != nil {
-			if s, ok := t.body(*n.Body); ok {
-				body = []byte(s)
-			}
-		}
+		body := t.need(n.Body, where, isCaptured(r.Capture))
 		progress, _ := strings.CutPrefix(n.Type, "tool_call_update.")
 		end, ends := strings.CutPrefix(n.Type, "compaction_update.")
 		switch {
@@ -211,49 +206,36 @@ var factUpdates = map[string][2]string{
 	"available_commands": {"available_commands_update", "availableCommands"},
 }
 
-// sendFacts writes the facts of the session that became true before m, or with nil all others.
+// sendFacts writes what facts keep that became true before m, or with nil all else.
 func (t *trace) sendFacts(m *moment) {
-	for len(t.facts) > 0 {
-		f := t.facts[0]
-		if m != nil && t.compare(moment{f.At, f.Seq}, *m) > 0 {
-			return
-		}
+	for len(t.facts) > 0 && (m == nil || t.compare(t.facts[0].moment, *m) <= 0) {
+		t.write(t.facts[0])
 		t.facts = t.facts[1:]
-		v := t.fact(f)
-		kind, known := factUpdates[f.Key]
-		_, isText := text(v)
-		switch {
-		case v == nil: // it was never captured, or is missing and named
-		case !known:
-			t.keptFact(f, strings.TrimPrefix(f.Key, "acp."), v)
-		case f.Key == "title" && (isText || string(v) == "null"), f.Key == "updated_at" && t.fromACP,
-			t.fromACP && f.Key != "title" && !t.asked[placeOfFact(f)]: // else the response of a request has it
-			t.write(t.update(moment{at: f.At}, fields("sessionUpdate", kind[0], kind[1], []byte(v))))
-		}
 	}
 }
 
-// keptFact writes the messages about the session outside of its prompts. When a request was made is not known: it has
-// the time of its response.
-func (t *trace) keptFact(f *session.Fact, typ string, v json.RawMessage) {
+// factWires makes the messages about the session outside of its prompts that a fact keeps. When a request was made is
+// not known: it has the time of its response. asked: a response states what the fact does.
+func (t *trace) factWires(f *session.Fact, asked bool) []wire {
+	captured := func(r *session.Run) bool { return isCaptured(r.Capture) }
+	t.need(f.Value, f.Subject+" "+f.Key, len(t.s.Runs) == 0 || slices.ContainsFunc(t.s.Runs, captured))
+	typ, m, v := strings.TrimPrefix(f.Key, "acp."), moment{f.At, f.Seq}, t.fact(f)
 	o := parse(v)
+	kind, known := factUpdates[f.Key]
+	_, isText := text(v)
 	switch {
+	case v == nil, typ == "initialize" && bytes.Equal(t.opened, v):
+		return nil
+	case f.Key == "title" && (isText || string(v) == "null"), f.Key == "updated_at" && t.fromACP,
+		known && t.fromACP && f.Key != "title" && !asked:
+		return []wire{t.update(m, fields("sessionUpdate", kind[0], kind[1], []byte(v)))}
+	case known:
+		return nil
 	case typ == "history": // it comes before the exchange that it is part of
-		t.replay = o.Spelled("items")
-	case typ == "initialize" && bytes.Equal(t.opened, v):
+		t.replay = o.Raw("items")
+		return nil
 	case typ == "initialize" || slices.Contains(exchanges, typ):
-		if typ == "initialize" {
-			t.opened = v
-		}
-		params, result, failed := o.Spelled("params"), o.Spelled("result"), o.Spelled("error")
-		if params == nil || result == nil && failed == nil {
-			t.lacks(typ + ", of which no content is there")
-			return
-		}
-		t.exchange(f.At, typ, params, result, failed)
-	default:
-		for _, w := range t.kept(moment{at: f.At}, typ, v) {
-			t.write(w)
-		}
+		return t.exchange(m, typ, o.Spelled("params"), o.Spelled("result"), o.Spelled("error"))
 	}
+	return t.kept(m, typ, v)
 }

@@ -16,15 +16,11 @@ type content struct {
 	blocks  *session.BlockSet
 	opts    Options
 	missing []Missing
-	// noted is set once everything was read: no more missing content is listed.
-	noted bool
 }
 
 // miss notes missing content.
 func (c *content) miss(where, what string) {
-	if !c.noted {
-		c.missing = append(c.missing, Missing{Where: where, What: what})
-	}
+	c.missing = append(c.missing, Missing{Where: where, What: what})
 }
 
 // missed returns a *MissingError that names the missing content; nil where there is none, and with Options.Partial.

@@ -1,6 +1,7 @@
 package export
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -27,6 +28,15 @@ type Guide struct {
 	sources []Row             // of a session that came in the guide's form; then there are no units
 
 	uncaptured map[*session.Run]spans.Capture
+	noted      map[Missing]bool
+}
+
+// miss notes missing content, once.
+func (g *Guide) miss(where, what string) {
+	if m := (Missing{Where: where, What: what}); !g.noted[m] {
+		g.noted[m] = true
+		g.content.miss(where, what)
+	}
 }
 
 // NewGuide reads the content of s and plans its rows. Missing content is an error of type *MissingError unless
@@ -34,14 +44,17 @@ type Guide struct {
 // and facts gives ErrEmpty.
 //
 // A session that came in the form of the guide has the rows that it came in.
-func NewGuide(s session.Tree, opts Options) (*Guide, error) { return newGuide(s, opts, true) }
+func NewGuide(s session.Tree, opts Options) (*Guide, error) {
+	g, err := newGuide(s, opts, true)
+	return g, cmp.Or(err, g.missed())
+}
 
-// newGuide is NewGuide; without sources it makes all rows from the tree. With an error it returns a Guide for its list
-// of missing content alone.
+// newGuide is NewGuide but that missing content is no error; without sources it makes all rows from the tree.
 func newGuide(s session.Tree, opts Options, sources bool) (*Guide, error) {
 	g := &Guide{
 		content: &content{s: s.Session, blocks: s.Blocks, opts: opts}, names: map[string]string{},
 		runs: map[*session.Run]*runPlan{}, uncaptured: map[*session.Run]spans.Capture{}, digests: map[textOf]string{},
+		noted: map[Missing]bool{},
 	}
 	if len(s.Runs) == 0 && len(s.Facts) == 0 {
 		return g, fmt.Errorf("export: session %s: no run: %w", s.ID, ErrEmpty)
@@ -52,8 +65,7 @@ func newGuide(s session.Tree, opts Options, sources bool) (*Guide, error) {
 	if g.sources == nil {
 		g.plan()
 	}
-	g.noted = true
-	return g, g.missed()
+	return g, nil
 }
 
 // CallMessage returns the id of the message row of s that holds a tool call, "" where there is none.
@@ -88,10 +100,9 @@ func (g *Guide) read(r *session.Run, t *session.Turn, name string, refs *session
 		capture = t.Capture
 	}
 	return g.list(name, refs, func(what string) {
-		switch {
-		case isCaptured(capture):
+		if isCaptured(capture) {
 			g.miss(whereTurn(r, t), what)
-		case !g.noted:
+		} else {
 			g.uncaptured[r] = capture
 		}
 	})

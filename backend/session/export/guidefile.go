@@ -59,7 +59,7 @@ func write(w io.Writer, s session.Tree, opts Options, sources bool,
 	format func(*bufio.Writer) (put func(*Row), end func()),
 ) ([]Missing, error) {
 	g, err := newGuide(s, opts, sources)
-	if err != nil {
+	if err = cmp.Or(err, g.missed()); err != nil {
 		return g.missing, err
 	}
 	out := bufio.NewWriterSize(w, 1<<16)

@@ -95,9 +95,11 @@ func aiParts(raw []byte) []messagePart {
 	}
 	parts := []messagePart{}
 	for _, block := range elements(raw) {
-		a := parse(block)
+		a, standard := parse(block), block
 		_, hasText := text(a.Raw("text"))
 		switch a.Text("type") {
+		case "reasoning-file":
+			standard = edited(a, []string{"type"}, "type", "file")
 		case partCall, partResult, "blob", "uri":
 			return nil
 		case "file":
@@ -109,8 +111,11 @@ func aiParts(raw []byte) []messagePart {
 				return nil
 			}
 		}
-		for i, p := range genaijson.Blocks(block) {
+		for i, p := range genaijson.Blocks(standard) {
 			part := messagePart{Part: p, block: block, embedded: i > 0}
+			if p.Type == partCall {
+				part.Content = a.Raw("input")
+			}
 			for _, provider := range parse(a.Raw("providerMetadata")).All() { // there is one
 				part.signature = parse(provider).Text("signature")
 			}

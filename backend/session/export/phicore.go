@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -450,12 +451,23 @@ func blockProvenance(short string) ([]byte, bool) {
 func (p *phiCore) listOf(where, name string, refs *session.Refs) []body {
 	l := p.list(name, refs, func(what string) { p.miss(where, what) })
 	return slices.DeleteFunc(l, func(b body) bool {
-		if !json.Valid(b.body) {
-			p.miss(where, fmt.Sprintf("%s: block %s is no JSON", name, b.ref.Block))
+		if !loadable(b.body) {
+			p.miss(where, fmt.Sprintf("%s: block %s is no JSON that phi-core reads", name, b.ref.Block))
 			return true
 		}
 		return false
 	})
+}
+
+// escapes are escapes in JSON strings but for those of one half of a surrogate pair, which halfPair finds.
+var (
+	escapes  = regexp.MustCompile(`\\[^u]|\\u[dD][89abAB]..\\u[dD][c-fC-F]..`)
+	halfPair = regexp.MustCompile(`\\u[dD][89a-fA-F]`)
+)
+
+// loadable reports whether raw is JSON that serde_json reads: without half a surrogate pair.
+func loadable(raw []byte) bool {
+	return json.Valid(raw) && (!halfPair.Match(raw) || !halfPair.Match(escapes.ReplaceAll(raw, nil)))
 }
 
 // messagesOf returns the messages of a list.

@@ -121,6 +121,17 @@ func TestQuote(t *testing.T) {
 	}
 }
 
+func TestLoadable(t *testing.T) {
+	for raw, want := range map[string]bool{
+		`{"a":[1.0,"x\\\"{[",null]}`: true, `"\ud83d\ude00\u00e9\ud83d\ude00"`: true, `"\\ud800"`: true,
+		`"\ud800"`: false, `"\ude00\ud83d"`: false, `"\ud83dx"`: false, `{`: false,
+	} {
+		if got := loadable([]byte(raw)); got != want {
+			t.Errorf("%.40q: %v", raw, got)
+		}
+	}
+}
+
 // Words that phi-core does not know are named, and with Partial replaced; counts are not below 0.
 func TestPhiCoreForeignWords(t *testing.T) {
 	s, m := recordedRun()

@@ -90,9 +90,7 @@ func (g *Guide) factLine(f *session.Fact) []byte {
 		}
 		what = "block " + f.Value.Block
 	}
-	if m := (Missing{Where: f.Subject, What: what}); !slices.Contains(g.missing, m) {
-		g.miss(m.Where, m.What)
-	}
+	g.miss(f.Subject, what)
 	return nil
 }
 
