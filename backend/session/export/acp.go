@@ -315,14 +315,11 @@ func (t *trace) capabilities() (params, result []byte) {
 		own = []byte(`{"compaction":{}}`)
 	}
 	agentInfo := fields("name", cmp.Or(sessionAgent(t.s), "unknown"), "version", "0")
-	for _, r := range t.s.Runs {
-		if config := parse([]byte(r.Config)); r.Dialect == acpDialect && config != nil {
-			clientInfo = config.Raw("clientInfo")
-			if v := config.Spelled("agentInfo"); v != nil {
-				agentInfo = v
-			}
-			break
-		}
+	stated := func(r *session.Run) bool { return r.Dialect == acpDialect && r.Config != "" }
+	if i := slices.IndexFunc(t.s.Runs, stated); i >= 0 {
+		config := parse([]byte(t.s.Runs[i].Config))
+		clientInfo = config.Raw("clientInfo")
+		agentInfo = []byte(cmp.Or(string(config.Raw("agentInfo")), string(agentInfo)))
 	}
 	acp := &t.fromACP
 	client := fields("fs", fields("readTextFile", acp, "writeTextFile", acp), "terminal", acp, "session", own)

@@ -21,10 +21,9 @@ type builtPart struct {
 // toolResult is the result of a tool call in a message of a run.
 type toolResult struct {
 	messagePart
-	turn int // that its message came with; -1: before the first
-	from resultList
-	// taken: a call has it.
-	taken bool
+	turn  int    // that its message came with; -1: before the first
+	from  string // the list that its message is from
+	taken bool   // a call has it
 }
 
 // resultKey is the id of a call, and the turn that a result for it came with.
@@ -33,23 +32,13 @@ type resultKey struct {
 	turn int
 }
 
-// resultList is the list that a message with a result is from.
-type resultList uint8
-
-const (
-	fromResults resultList = iota // of the turn's own calls
-	fromInput
-	fromOutput
-	fromOutside
-)
-
 // collect finds the results in the messages of the run. A message that several lists have is that of the first; a list
 // of the results of a turn is complete.
 func (b *runUnits) collect() {
 	seen := map[string]bool{}
-	add := func(turn int, from resultList, refs []session.Ref) {
+	add := func(turn int, from string, refs []session.Ref) {
 		for _, ref := range refs {
-			if from != fromResults && seen[b.g.same(ref)] {
+			if from != spans.ListResults && seen[b.g.same(ref)] {
 				continue
 			}
 			for _, p := range readMessage(b.g.message(ref)).parts {
@@ -64,31 +53,27 @@ func (b *runUnits) collect() {
 			seen[b.g.same(ref)] = true
 		}
 	}
-	add(-1, fromOutside, b.p.outside[-1])
+	add(-1, spans.ListOutside, b.p.outside[-1])
 	for i, t := range b.p.turns {
-		add(i, fromResults, t.Results.Items())
-		add(i, fromInput, t.Input.Items())
-		add(i, fromOutput, t.Output.Items())
-		add(i, fromOutside, b.p.outside[i])
+		add(i, spans.ListResults, t.Results.Items())
+		add(i, spans.ListInput, t.Input.Items())
+		add(i, spans.ListOutput, t.Output.Items())
+		add(i, spans.ListOutside, b.p.outside[i])
 	}
 }
 
 // take returns the first result of a call that no call has. It came with the turn of the call, or is an input of the
-// next one. A call of a reply whose turn is not there (isLone) may be another one's too.
-func (b *runUnits) take(id string, turn int, isLone bool) (found *toolResult) {
+// next one.
+func (b *runUnits) take(id string, turn int) *toolResult {
 	for _, at := range []int{turn, turn + 1} {
 		for _, x := range b.results[resultKey{id, at}] {
-			switch {
-			case at == turn && isLone && x.from == fromResults, at > turn && x.from != fromInput:
-			case !x.taken:
+			if !x.taken && (at == turn || x.from == spans.ListInput) {
 				x.taken = true
 				return x
-			case isLone:
-				found = cmp.Or(found, x)
 			}
 		}
 	}
-	return found
+	return nil
 }
 
 // turnParts makes the parts of the turn i. It returns as well the id of the reply, and its node of phi-core.
@@ -119,7 +104,7 @@ func (b *runUnits) turnParts(i int) (parts []builtPart, id, node string) {
 		p.tool(nil, p.calls[0])
 	}
 	for _, x := range b.arrived[i] { // that no call took and that have no other place
-		if x.from != fromOutside && !x.taken {
+		if x.from != spans.ListOutside && !x.taken {
 			p.result(&x.messagePart)
 		}
 	}
@@ -128,7 +113,7 @@ func (b *runUnits) turnParts(i int) (parts []builtPart, id, node string) {
 
 // loneParts makes the parts of a reply whose turn is not there. It came with the turn i.
 func (b *runUnits) loneParts(i int, at time.Time, m *chatMessage) []builtPart {
-	p := partBuilder{runUnits: b, index: i, isLone: true, at: at.UnixMilli(), updated: at.UnixMilli(), state: "done"}
+	p := partBuilder{runUnits: b, index: i, at: at.UnixMilli(), updated: at.UnixMilli(), state: "done"}
 	if len(m.parts) == 0 || !m.stepStart() && m.role == "assistant" {
 		p.stepStart()
 	}
@@ -151,7 +136,6 @@ type partBuilder struct {
 	*runUnits
 	turn        *session.Turn // nil: not there
 	index       int           // of the turn, or of that which a lone reply came with
-	isLone      bool
 	at, updated int64
 	state       string              // of texts, as the AI SDK has it; empty: they have none
 	calls       []*session.ToolCall // without a part yet
@@ -244,7 +228,7 @@ func (b *partBuilder) tool(p *messagePart, c *session.ToolCall) {
 			t.input = b.value(spans.ListArgs, c.Args)
 		}
 	}
-	result := b.take(t.id, b.index, b.isLone)
+	result := b.take(t.id, b.index)
 	if p != nil && p.block != nil {
 		b.timed(builtPart{typ: p.aiType(), callID: t.id, state: parse(p.block).Text("state"), data: p.block, call: c})
 		return

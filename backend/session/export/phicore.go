@@ -311,21 +311,7 @@ func phiUsage(u *session.ReportedUsage, of session.Usage) []byte {
 // native reports whether the messages of a run are phi-core's own. Those of a run that came back from the guide's rows
 // are not.
 func (p *phiCore) native(r *session.Run) bool {
-	if r.Dialect != phiDialect {
-		return false
-	}
-	lists := []*session.Refs{r.Messages, r.Outside}
-	for _, t := range r.Turns {
-		lists = append(lists, t.Output, t.Input)
-	}
-	for _, refs := range lists {
-		for _, ref := range refs.Items() {
-			if body, ok := p.body(ref); ok {
-				return !parse([]byte(body)).Has("parts")
-			}
-		}
-	}
-	return true
+	return r.Dialect == phiDialect && p.s.Fact("session", factRow) == nil
 }
 
 // place returns the turnId that phi-core puts on messages of a turn, and the turn_id of the turn.

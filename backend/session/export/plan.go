@@ -219,7 +219,6 @@ func (g *Guide) outside(r *session.Run, p *runPlan) map[int][]session.Ref {
 		}
 	}
 	listed := g.among(r.Outside)
-	var earlier map[string]bool
 	out := map[int][]session.Ref{}
 	at := -1
 	for _, ref := range r.Messages.Items() {
@@ -227,14 +226,6 @@ func (g *Guide) outside(r *session.Run, p *runPlan) map[int][]session.Ref {
 		if i, ok := in[name]; ok {
 			at = max(at, i)
 			continue
-		}
-		if !listed[name] {
-			if earlier == nil {
-				earlier = g.earlier(r)
-			}
-			if earlier[name] {
-				continue // a run may return what it got
-			}
 		}
 		delete(listed, name)
 		in[name] = at // once
@@ -249,18 +240,6 @@ func (g *Guide) outside(r *session.Run, p *runPlan) map[int][]session.Ref {
 	}
 	out[-1] = append(first, out[-1]...)
 	return out
-}
-
-// earlier returns the messages of the runs before r.
-func (g *Guide) earlier(r *session.Run) map[string]bool {
-	var lists []*session.Refs
-	for _, o := range g.s.Runs[:slices.Index(g.s.Runs, r)] {
-		lists = append(lists, o.Messages, o.Outside)
-		for _, t := range o.Turns {
-			lists = append(lists, t.Input, t.Output, t.Results)
-		}
-	}
-	return g.among(lists...)
 }
 
 // between appends the messages that came outside of turns, after turn i.
