@@ -117,7 +117,7 @@ func TestGuideConformance(t *testing.T) {
 	tests := knownTests(t)
 	others := []string{ // commands, flags and keys
 		"otelagent export", "otelagent show", "otelagent ls", "otelagent request", "otelagent request --diff",
-		"otelagent acp", "max_block_bytes", "--strict-guide",
+		"otelagent acp", "max_block_bytes",
 		"--redact default", "archived_at", "updated_at", "type", "data", "task", "truncated", "<client>_<tool>",
 		"otelagent status", "otelagent diff", "otelagent grep", "otelagent stats", "otelagent stats --by provider",
 		"otelagent ls --forked-from", "ls", "show", "stats", "show --follow",

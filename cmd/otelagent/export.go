@@ -38,8 +38,8 @@ var exportFormats = []exportFormat{
 
 // exportOptions say what to write, how and where to.
 type exportOptions struct {
-	format, to, since    string
-	all, partial, strict bool
+	format, to, since string
+	all, partial      bool
 }
 
 func (a *app) exportCommand() *cobra.Command {
@@ -62,9 +62,9 @@ func (a *app) exportCommand() *cobra.Command {
   phi-core     the session file that phi-core itself saves and loads
 
 They need the content: send with --capture content. Values that the rows of the
-guide have no column for stand under additional keys and on additional lines;
---strict-guide writes none of these. SESSION is as in 'otelagent show'. --all
-and --since write one file a session into the directory of --to.`,
+guide have no column for stand under additional keys and on additional lines.
+SESSION is as in 'otelagent show'. --all and --since write one file a session
+into the directory of --to.`,
 		Example: `  otelagent export last --format json | jq '.messages[].parts[].data_json | fromjson'
   otelagent export last --format phi-core -o session.json
   otelagent export --since 24h --format jsonl -o ./sessions/`,
@@ -77,8 +77,6 @@ and --since write one file a session into the directory of --to.`,
 			i := slices.Index(names, o.format)
 			wrong.when(o.format == "", "--format is missing: want %s", formats)
 			wrong.when(o.format != "" && i < 0, "--format %s: want %s", o.format, formats)
-			wrong.when(o.strict && !slices.Contains([]string{"json", "jsonl", "csv"}, o.format),
-				"--strict-guide is for json, jsonl and csv")
 			since, err = parseSince(o.since)
 			wrong.note(err)
 			wrong.when(many && ref != "", "%s and --all or --since exclude each other", ref)
@@ -101,8 +99,6 @@ and --since write one file a session into the directory of --to.`,
 	c.Flags().StringVar(&o.since, "since", "", "write the sessions with an event "+sinceHelp)
 	c.Flags().BoolVar(&o.partial, "partial", false,
 		"omit what was not captured, did not arrive, or the format cannot hold, instead of failing")
-	c.Flags().BoolVar(&o.strict, "strict-guide", false,
-		"of json, jsonl and csv write what the agent guide defines and nothing else")
 	return c
 }
 
@@ -205,7 +201,7 @@ func (e *exporting) file(ctx context.Context, key session.Key, path string) (mis
 // session writes a session with the content, and the parent session, that the database has.
 func (e *exporting) session(ctx context.Context, w io.Writer, s session.Tree) ([]export.Missing, error) {
 	var failed error
-	o := export.Options{Partial: e.partial, Strict: e.strict}
+	o := export.Options{Partial: e.partial}
 	o.Session = func(id string) *session.Session {
 		other, err := e.db.Tree(ctx, session.Key{Tenant: s.Tenant, ID: id})
 		if failed = firstError(failed, err); err != nil || len(other.Runs) == 0 {

@@ -278,7 +278,8 @@ func (t *trace) begin(facts []*session.Fact) {
 	// The _meta of params states that the trace is a reconstruction.
 	own := fields("reconstructed", true, "format", 1, "session", &s.ID, "dialect", s.Dialect)
 	meta := edited(parse(params).Object("_meta"), []string{extensionKey}, extensionKey, own)
-	opening := t.exchange(moment{at: at}, "initialize", edited(parse(params), []string{"_meta"}, "_meta", meta), result, nil)
+	params = edited(parse(params), []string{"_meta"}, "_meta", meta)
+	opening := t.exchange(moment{at: at}, "initialize", params, result, nil)
 	if !opens {
 		roots := []string{parse(t.fact(s.Fact("session", factRow))).Text("workspace_root")}
 		for _, r := range s.Runs {

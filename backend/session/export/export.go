@@ -22,9 +22,6 @@ var ErrEmpty = errors.New("nothing to export")
 type Options struct {
 	// Partial writes the content that is there. The writer omits the rest and returns what it omitted.
 	Partial bool
-	// Strict writes the guide's rows alone: JSON and JSONL have no key of otelagent in metadata_json and no further rows
-	// and members. Other formats ignore it.
-	Strict bool
 	// Session, if set, returns the tree of another session of the same tenant, or nil. The writers ask it for the
 	// parent of a session, to find the tool call that spawned it.
 	Session func(id string) *session.Session

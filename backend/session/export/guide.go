@@ -129,17 +129,6 @@ func (g *Guide) same(ref session.Ref) string {
 	return name
 }
 
-// among returns the names of the messages of lists.
-func (g *Guide) among(lists ...*session.Refs) map[string]bool {
-	names := map[string]bool{}
-	for _, refs := range lists {
-		for _, ref := range refs.Items() {
-			names[g.same(ref)] = true
-		}
-	}
-	return names
-}
-
 // timeFact returns the time, in milliseconds, that a fact about a message states: 0 for one that takes an earlier one
 // back. known is false when there is none, or its value is not there.
 func (g *Guide) timeFact(u *unit, key string) (ms int64, known bool) {

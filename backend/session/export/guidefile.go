@@ -15,8 +15,8 @@ import (
 )
 
 // JSON writes s as one document in the canonical form of the agent guide (README.md): the session row, and the
-// messages by created_at, each with its parts by index, and after them, unless opts.Strict, the rows of further
-// types. Each row has a line of its own.
+// messages by created_at, each with its parts by index, and after them the rows of further types. Each row has a line
+// of its own.
 //
 // Without opts.Partial it writes nothing where content is missing, and returns a *MissingError that names it. It
 // returns the same list as Guide.Missing. It does not close w; an error of w ends it.
@@ -45,7 +45,7 @@ func JSONL(w io.Writer, s session.Tree, opts Options) ([]Missing, error) {
 // cells of the first part of each turn alone, so that the sums of the columns are the usage of the session. Otherwise
 // it is as JSON; CSV always makes its rows from the tree.
 func CSV(w io.Writer, s session.Tree, opts Options) ([]Missing, error) {
-	opts.CallMessage, opts.Strict = nil, false // CSV has no place for the session's row, and for no extension
+	opts.CallMessage = nil // CSV has no place for the session's row
 	return write(w, s, opts, false, func(w *bufio.Writer) (func(*Row), func()) {
 		t := &table{w: csv.NewWriter(w), session: s.ID}
 		_ = t.w.Write(csvHeader)
@@ -65,9 +65,6 @@ func write(w io.Writer, s session.Tree, opts Options, sources bool,
 	out := bufio.NewWriterSize(w, 1<<16)
 	put, end := format(out)
 	for row := range g.Rows() {
-		if opts.Strict && !row.strict() {
-			continue
-		}
 		put(&row)
 		if _, err := out.Write(nil); err != nil {
 			break

@@ -236,27 +236,15 @@ func optional(s string) []byte {
 	return quote(s)
 }
 
-func idList(ids []string) []byte {
-	var l [][]byte
-	for _, id := range ids {
-		l = append(l, quote(id))
-	}
-	return list(l)
-}
+func idList(ids []string) []byte { return encode(append([]string{}, ids...)) }
 
 // rfc3339 writes a time as serde and chrono do: UTC, and 0, 3, 6 or 9 digits, the fewest that are exact.
 func rfc3339(t time.Time) string {
-	t = t.UTC()
-	layout := "2006-01-02T15:04:05.000000000Z"
-	switch ns := t.Nanosecond(); {
-	case ns == 0:
-		layout = "2006-01-02T15:04:05Z"
-	case ns%1_000_000 == 0:
-		layout = "2006-01-02T15:04:05.000Z"
-	case ns%1_000 == 0:
-		layout = "2006-01-02T15:04:05.000000Z"
+	s := t.UTC().Format("2006-01-02T15:04:05.000000000")
+	for strings.HasSuffix(s, "000") {
+		s = strings.TrimSuffix(s, "000")
 	}
-	return t.Format(layout)
+	return strings.TrimSuffix(s, ".") + "Z"
 }
 
 // config returns the configuration as the loop states it, of another loop without the words of its own, else the model
@@ -392,6 +380,10 @@ func (p *phiCore) payload(where string, t *session.Turn) []byte {
 	anyKnown := false
 	for _, b := range p.listOf(where, spans.ListRequest, q.Messages) {
 		raw, known := blockProvenance(b.ref.Provenance)
+		if kind := parse(raw).Text("kind"); !slices.Contains(strings.Fields(phiProvenances), kind) {
+			p.miss(where, fmt.Sprintf("request provenance %.64q is no word of phi-core", kind))
+			return nil
+		}
 		messages, sources, anyKnown = append(messages, b.body), append(sources, raw), anyKnown || known
 	}
 	provenance := list(sources)
@@ -456,10 +448,31 @@ func loadable(raw []byte) bool {
 	return json.Valid(raw) && (!halfPair.Match(raw) || !halfPair.Match(escapes.ReplaceAll(raw, nil)))
 }
 
-// messagesOf returns the messages of a list.
+// phiKeys are the members that phi-core demands of a message, by its role.
+var phiKeys = map[string]string{
+	"user": "content timestamp", "assistant": "content timestamp stopReason model provider usage",
+	"toolResult": "content timestamp toolCallId toolName isError",
+}
+
+// The stop reasons and the kinds of provenances that phi-core knows.
+const (
+	phiStops       = "stop length toolUse error aborted maxTurns userStop handoff guardRail contextCompacted paused"
+	phiProvenances = "system-prompt steering follow-up unknown identity-block memory-tier loop-turn"
+)
+
+// messagesOf returns the messages of a list that phi-core reads: it refuses a whole file for one that it does not.
 func (p *phiCore) messagesOf(where, name string, refs *session.Refs) (l [][]byte) {
 	for _, b := range p.listOf(where, name, refs) {
-		l = append(l, b.body)
+		o := parse(b.body)
+		keys := strings.Fields(cmp.Or(phiKeys[o.Text("role")], "role kind data")) // else an extension message
+		switch stop := o.Text("stopReason"); {
+		case slices.ContainsFunc(keys, func(key string) bool { return o.Spelled(key) == nil }):
+			p.miss(where, name+": a message without all keys that phi-core demands")
+		case stop != "" && !slices.Contains(strings.Fields(phiStops), stop):
+			p.miss(where, fmt.Sprintf("%s: stopReason %.64q is no word of phi-core", name, stop))
+		default:
+			l = append(l, b.body)
+		}
 	}
 	return l
 }

@@ -218,23 +218,21 @@ func (g *Guide) outside(r *session.Run, p *runPlan) map[int][]session.Ref {
 			}
 		}
 	}
-	listed := g.among(r.Outside)
 	out := map[int][]session.Ref{}
 	at := -1
 	for _, ref := range r.Messages.Items() {
-		name := g.same(ref)
-		if i, ok := in[name]; ok {
+		i, ok := in[g.same(ref)]
+		if ok {
 			at = max(at, i)
 			continue
 		}
-		delete(listed, name)
-		in[name] = at // once
+		in[g.same(ref)] = at // once
 		out[at] = append(out[at], ref)
 	}
 	var first []session.Ref
 	for _, ref := range r.Outside.Items() {
-		if name := g.same(ref); listed[name] {
-			delete(listed, name)
+		if _, ok := in[g.same(ref)]; !ok {
+			in[g.same(ref)] = -1
 			first = append(first, ref)
 		}
 	}

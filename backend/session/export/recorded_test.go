@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -100,12 +99,8 @@ func TestGuideRowsOfEveryRecording(t *testing.T) {
 			if !strings.Contains(name, "strangers") { // which share a sink and an id
 				checkCalls(t, &s, l)
 			}
-			if strings.HasPrefix(name, "0.15.2/") {
-				checkStrict(t, l, export.LinesOf(t, s.Write(t, export.JSONL, export.Options{Strict: true})))
-				checkImport(t, &s, export.Options{Strict: true})
-			}
 			if strings.HasPrefix(name, "0.15.2/") || strings.Contains(name, "testdata/") {
-				checkImport(t, &s, export.Options{})
+				checkImport(t, &s)
 			}
 		}
 	})
@@ -124,9 +119,9 @@ func checkRows(t *testing.T, s *export.Recorded) []export.Line {
 }
 
 // checkImport imports both forms of an export and exports the session again.
-func checkImport(t *testing.T, s *export.Recorded, opts export.Options) {
+func checkImport(t *testing.T, s *export.Recorded) {
 	t.Helper()
-	lines, document := s.Write(t, export.JSONL, opts), s.Write(t, export.JSON, opts)
+	lines, document := s.Write(t, export.JSONL, export.Options{}), s.Write(t, export.JSON, export.Options{})
 	for _, file := range [][]byte{lines, document} {
 		back := imported(t, file)
 		if len(back) != 1 {
@@ -134,13 +129,11 @@ func checkImport(t *testing.T, s *export.Recorded, opts export.Options) {
 		}
 		same := func(what string, want, got []byte) {
 			if d := gocmp.Diff(string(want), string(got)); d != "" {
-				t.Errorf("session %s, strict %t: %s: -want +got:\n%s", s.ID, opts.Strict, what, d)
+				t.Errorf("session %s: %s: -want +got:\n%s", s.ID, what, d)
 			}
 		}
-		same("lines", lines, back[0].Write(t, export.JSONL, opts))
-		same("document", document, back[0].Write(t, export.JSON, opts))
-		strict := export.Options{Strict: true}
-		same("strict lines", s.Write(t, export.JSONL, strict), back[0].Write(t, export.JSONL, strict))
+		same("lines", lines, back[0].Write(t, export.JSONL, export.Options{}))
+		same("document", document, back[0].Write(t, export.JSON, export.Options{}))
 	}
 }
 
@@ -159,32 +152,6 @@ func checkCalls(t *testing.T, s *export.Recorded, l []export.Line) {
 				t.Errorf("session %s: call %q has no part", s.ID, c.ID)
 			}
 		}
-	}
-}
-
-// checkStrict compares the strict lines with the others: the same rows without what is ours.
-func checkStrict(t *testing.T, l, strict []export.Line) {
-	t.Helper()
-	var want []export.Line
-	for _, x := range l {
-		if x.Type != "session" && x.Type != "message" && x.Type != "part" {
-			continue
-		}
-		if x.Type != "part" {
-			meta := x.Inner("metadata_json")
-			delete(meta, "otelagent")
-			x = export.Line{x.Type, maps.Clone(x.Data)}
-			x.Data["metadata_json"] = meta
-		}
-		want = append(want, x)
-	}
-	for i := range strict {
-		if strict[i].Type != "part" {
-			strict[i].Data["metadata_json"] = strict[i].Inner("metadata_json")
-		}
-	}
-	if d := gocmp.Diff(want, strict); d != "" {
-		t.Errorf("-all but ours +strict:\n%s", d)
 	}
 }
 

@@ -76,7 +76,8 @@ func (g *Guide) sourceRows() []Row {
 				edited(line, []string{"type", "data"})))
 		}
 	}
-	rows := append([]Row{g.sourceRow(RowSession, g.factLine(row), fields(members...))}, slices.Concat(messages, lines, document)...)
+	rows := []Row{g.sourceRow(RowSession, g.factLine(row), fields(members...))}
+	rows = slices.Concat(rows, messages, lines, document)
 	return slices.DeleteFunc(rows, func(r Row) bool { return r.JSON == nil })
 }
 
@@ -104,24 +105,4 @@ func (g *Guide) sourceRow(typ RowType, raw, further []byte) Row {
 		r.JSON = nil
 	}
 	return r
-}
-
-// strict makes a row one of the guide alone, without the key of otelagent in its metadata. It returns false for rows of
-// further types.
-func (r *Row) strict() bool {
-	var pairs []any
-	for key, value := range parse(r.JSON).All() {
-		inner, isText := text(value)
-		if !isText {
-			inner = string(value)
-		}
-		if meta := parse([]byte(inner)); strings.TrimSuffix(key, "_json") == "metadata" && meta.Has(extensionKey) {
-			if value = edited(meta, []string{extensionKey}); isText {
-				value = quote(string(value))
-			}
-		}
-		pairs = append(pairs, key, value)
-	}
-	r.JSON, r.Further = fields(pairs...), nil
-	return r.Type == RowSession || r.Type == RowMessage || r.Type == RowPart
 }

@@ -36,8 +36,8 @@ type Call struct {
 	Args session.RawJSON `json:"args"`
 }
 
-// NewAnswer returns the answer that a reply of a model is: message in any spelling, and its usage as the provider states
-// it, nil where it does not. A has the other fields.
+// NewAnswer returns the answer that a reply of a model is: message in any spelling, and its usage as the provider
+// states it, nil where it does not. A has the other fields.
 func NewAnswer(a Answer, message []byte, usage *spans.Usage) *Answer {
 	if a.read(message); usage == nil {
 		return &a
