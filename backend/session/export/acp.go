@@ -35,7 +35,8 @@ func ACP(w io.Writer, s session.Tree, opts Options) ([]Missing, error) {
 	}
 	t := &trace{
 		Guide: g, unplaced: map[string]int{}, calls: map[string]bool{}, units: map[*session.Run][]*unit{},
-		next: map[direction]int64{}, waiting: map[direction]map[string]int64{toAgent: {}, toClient: {}},
+		summaries: map[*session.Run][]*unit{},
+		next:      map[direction]int64{}, waiting: map[direction]map[string]int64{toAgent: {}, toClient: {}},
 	}
 	t.begin(t.planTrace())
 	for _, r := range s.Runs {
@@ -115,10 +116,10 @@ type trace struct {
 	replay  []byte                         // updates that came with a session/load
 	opened  []byte                         // the latest initialize
 
-	open        *prompt
-	pending     [][]byte // content blocks that no prompt has yet
-	pendingOf   *unit    // the first of the messages that they are from
-	compactions []*unit  // of the run at hand, not written yet
+	open      *prompt
+	pending   [][]byte                 // content blocks that no prompt has yet
+	pendingOf *unit                    // the first of the messages that they are from
+	summaries map[*session.Run][]*unit // of compactions, not written yet
 
 	unplaced map[string]int // what ACP has no place for, and how often
 }
@@ -135,6 +136,8 @@ func (t *trace) planTrace() (facts []*session.Fact) {
 		case u.hidden > 0, queued(u, "queued_at"), queued(u, "queue_canceled_at"):
 		case u.role == "system":
 			t.lacks("messages of the role system")
+		case u.kind == unitCompaction:
+			t.summaries[u.run] = append(t.summaries[u.run], u)
 		default:
 			t.units[u.run] = append(t.units[u.run], u)
 		}
@@ -204,12 +207,6 @@ func (t *trace) send() {
 
 // write writes a message and numbers requests. It omits a response whose request is not there.
 func (t *trace) write(m wire) {
-	for _, v := range [][]byte{m.params, m.result, m.error} {
-		if v != nil && !json.Valid(v) { // a body that is not what its place demands
-			t.lacks("a message that is no JSON")
-			return
-		}
-	}
 	var id *int64
 	switch {
 	case m.method == "":
@@ -231,7 +228,10 @@ func (t *trace) write(m wire) {
 	line := fields("ts", m.at.UTC().Format(time.RFC3339Nano), "direction", string(m.dir), "message", fields(
 		"jsonrpc", "2.0", "id", id, "error", m.error, "result", m.result, "method", m.method, "params", m.params))
 	var one bytes.Buffer
-	_ = json.Compact(&one, line) // which is JSON, since all its values are
+	if json.Compact(&one, line) != nil { // of a body that is not what its place demands
+		t.lacks("a message that is no JSON")
+		return
+	}
 	t.out = append(append(t.out, bytes.ToValidUTF8(one.Bytes(), []byte("\uFFFD"))...), '\n')
 }
 
@@ -341,19 +341,11 @@ type prompt struct {
 // run writes the messages of a run. Messages that are not the model's become one prompt with those that follow them
 // before a reply.
 func (t *trace) run(r *session.Run) {
-	t.compactions = nil
-	var l []*unit
 	for _, u := range t.units[r] {
-		switch {
-		case u.kind == unitCompaction:
-			t.compactions = append(t.compactions, u)
-		case u.kind == unitReply && len(u.steps) == 0 &&
-			(len(r.Compactions) > 0 || r.Continuation == spans.ContinuationCompaction): // it only compacts
-		default:
-			l = append(l, u)
+		if u.kind == unitReply && len(u.steps) == 0 &&
+			(len(r.Compactions) > 0 || r.Continuation == spans.ContinuationCompaction) {
+			continue // it only compacts
 		}
-	}
-	for _, u := range l {
 		if u.kind == unitMessage {
 			if blocks := t.messageBlocks(u); len(blocks) > 0 {
 				t.end(false)
@@ -379,7 +371,7 @@ func (t *trace) run(r *session.Run) {
 	if r.Dialect == acpDialect && len(t.runs[r].turns) == 0 {
 		t.keptNotes(r, whereRun(r), r.Events, "")
 	}
-	t.compact(time.Time{})
+	t.compact(r, time.Time{})
 	t.end(true)
 	t.send()
 }

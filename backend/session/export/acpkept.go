@@ -186,7 +186,7 @@ func (t *trace) kept(m moment, typ string, body []byte) []wire {
 	case o == nil:
 		t.lacks(typ + ", of which no content is there")
 		return nil
-	case slices.Contains(keptUpdates, kind) && o.Spelled("sessionUpdate") != nil:
+	case slices.Contains(keptUpdates, kind) && o.Has("sessionUpdate"):
 		return []wire{t.update(m, body)}
 	case !isKept && !isWork(method):
 		t.lacks(typ)

@@ -41,14 +41,11 @@ func (t *trace) block(p *builtPart, ofPrompt bool) []byte {
 	case "file-ref", "directory-ref":
 		ref := data.Object("ref")
 		file, uri := ref.Text("path"), cmp.Or(ref.Text("url"), ref.Text("uri"))
-		switch {
-		case uri != "" || file == "":
-		case path.IsAbs(file):
-			uri = "file://" + file
-		case t.cwd != "" && t.cwd != "/":
-			uri = "file://" + path.Join(t.cwd, file)
-		default:
-			uri = file
+		if uri == "" && file != "" {
+			uri = "file://" + path.Join("/", t.cwd, file)
+			if path.IsAbs(file) {
+				uri = "file://" + file
+			}
 		}
 		if uri != "" {
 			return linkBlock(uri, path.Base(cmp.Or(file, uri)), "", "")
@@ -96,7 +93,7 @@ func (t *trace) step(u *unit, st *step) {
 		t.send()
 		return
 	}
-	t.compact(turn.Start)
+	t.compact(u.run, turn.Start)
 	t.send()
 	last := endOf(&turn.Span)
 	var first moment
@@ -116,7 +113,7 @@ func (t *trace) step(u *unit, st *step) {
 		t.pieces(t.partPieces(u, st.parts, turn.Permissions), first, last)
 	}
 	t.open.turn, t.open.moment = turn, moment{latest(t.open.at, turn.Start, turn.End), turn.EndSeq}
-	t.compact(latest(turn.Start, turn.End))
+	t.compact(u.run, latest(turn.Start, turn.End))
 	t.send()
 }
 
@@ -343,23 +340,23 @@ func offered(options []byte, option string) bool {
 	return found && l != nil
 }
 
-// compact queues the summaries of the run at hand that were over by then, or with a zero time all, that were not
-// queued yet. A session from ACP keeps its own.
-func (t *trace) compact(by time.Time) {
-	for len(t.compactions) > 0 {
-		u := t.compactions[0]
+// compact queues the summaries of a run that were over by then, or with a zero time all, that were not queued yet. A
+// session from ACP keeps its own.
+func (t *trace) compact(r *session.Run, by time.Time) {
+	for len(t.summaries[r]) > 0 {
+		u := t.summaries[r][0]
 		c, end := u.compaction, endOf(&u.compaction.Span)
 		if !by.IsZero() && end.at.After(by) {
 			return
 		}
-		if t.compactions = t.compactions[1:]; u.run.Dialect == acpDialect {
+		if t.summaries[r] = t.summaries[r][1:]; r.Dialect == acpDialect {
 			continue
 		}
 		if end.at.After(c.Start) {
 			t.push(startOf(&c.Span), "compaction_update", "compactionId", u.id, "status", "in_progress")
 		}
 		var summary []byte
-		if s, ok := t.summary(u.run, nil, c); ok {
+		if s, ok := t.summary(r, nil, c); ok {
 			summary = list([][]byte{textBlock(s)})
 		}
 		t.push(end, "compaction_update", "compactionId", u.id, "status", "completed", "summary", summary)

@@ -150,7 +150,7 @@ func TestACPNamesWhatIsMissing(t *testing.T) {
 // A file of the workspace is a link to where it is, as far as the workspace is known.
 func TestACPBlocks(t *testing.T) {
 	ref := &builtPart{typ: "file-ref", data: []byte(`{"type":"file-ref","ref":{"path":"a.go"}}`)}
-	for cwd, uri := range map[string]string{"/": "a.go", "": "a.go", "/w": "file:///w/a.go"} {
+	for cwd, uri := range map[string]string{"/": "file:///a.go", "": "file:///a.go", "/w": "file:///w/a.go"} {
 		want := `{"type":"resource_link","uri":"` + uri + `","name":"a.go"}`
 		if got := string((&trace{cwd: cwd}).block(ref, true)); got != want {
 			t.Errorf("%q: %s", cwd, got)
