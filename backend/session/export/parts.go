@@ -63,17 +63,21 @@ func (b *runUnits) collect() {
 }
 
 // take returns the first result of a call that no call has. It came with the turn of the call, or is an input of the
-// next one.
-func (b *runUnits) take(id string, turn int) *toolResult {
+// next one. A call of a reply whose turn is not there (isLone) may be another one's too.
+func (b *runUnits) take(id string, turn int, isLone bool) (found *toolResult) {
 	for _, at := range []int{turn, turn + 1} {
 		for _, x := range b.results[resultKey{id, at}] {
-			if !x.taken && (at == turn || x.from == spans.ListInput) {
+			switch {
+			case at == turn && isLone && x.from == spans.ListResults, at > turn && x.from != spans.ListInput:
+			case !x.taken:
 				x.taken = true
 				return x
+			case isLone:
+				found = cmp.Or(found, x)
 			}
 		}
 	}
-	return nil
+	return found
 }
 
 // turnParts makes the parts of the turn i. It returns as well the id of the reply, and its node of phi-core.
@@ -228,7 +232,7 @@ func (b *partBuilder) tool(p *messagePart, c *session.ToolCall) {
 			t.input = b.value(spans.ListArgs, c.Args)
 		}
 	}
-	result := b.take(t.id, b.index)
+	result := b.take(t.id, b.index, b.turn == nil)
 	if p != nil && p.block != nil {
 		b.timed(builtPart{typ: p.aiType(), callID: t.id, state: parse(p.block).Text("state"), data: p.block, call: c})
 		return
