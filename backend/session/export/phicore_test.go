@@ -132,6 +132,17 @@ func TestLoadable(t *testing.T) {
 	}
 }
 
+// The configuration of phi-core comes back as it is, that of another loop without words that phi-core may refuse.
+func TestPhiCoreConfig(t *testing.T) {
+	const config = `{"model":"m","provider":"p","api":"new_api","thinking_level":"huge"}`
+	p := &phiCore{content: &content{s: &session.Session{}}}
+	for dialect, want := range map[string]string{phiDialect: config, "x": `{"model":"m","provider":"p"}`} {
+		if got := string(p.config("", &session.Run{Dialect: dialect, Config: config}, nil)); got != want {
+			t.Errorf("%s: %s, want %s", dialect, got, want)
+		}
+	}
+}
+
 // Words that phi-core does not know are named, and with Partial replaced; counts are not below 0.
 func TestPhiCoreForeignWords(t *testing.T) {
 	s, m := recordedRun()

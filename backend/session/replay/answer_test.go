@@ -11,6 +11,7 @@ import (
 	"github.com/otelagent/otelagent/backend/message"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/spans"
 )
 
 // reply reads a reply as `otelagent request --send` does.
@@ -53,6 +54,27 @@ func TestNewAnswer(t *testing.T) {
 		if d := cmp.Diff(&want, got); d != "" {
 			t.Errorf("%s: -want +got:\n%s", form, d)
 		}
+	}
+}
+
+// Input includes cached tokens and output reasoning, whatever the provider's rule is.
+func TestNewAnswerUsage(t *testing.T) {
+	want := session.Usage{Input: 115, Output: 20, Reasoning: 7, CacheRead: 100, CacheWrite: 5}
+	for rule, u := range map[spans.UsageRule]spans.Usage{
+		spans.UsageRuleIncludesCache:             {Input: 115, Output: 20},
+		spans.UsageRuleExcludesCache:             {Input: 10, Output: 20},
+		spans.UsageRuleExcludesReasoning:         {Input: 115, Output: 13},
+		spans.UsageRuleExcludesCacheAndReasoning: {Input: 10, Output: 13},
+	} {
+		u.Reasoning, u.CacheRead, u.CacheWrite, u.Rule = 7, 100, 5, rule
+		if got := NewAnswer(Answer{}, []byte(`"hi"`), &u); *got.Usage != want || got.Text != "hi" {
+			t.Errorf("%s: %+v", rule, got)
+		}
+	}
+	gemini := reply(t, []byte(`{"candidates":[{"content":{"role":"model","parts":[{"text":"hi"}]}}],`+
+		`"usageMetadata":{"promptTokenCount":9,"candidatesTokenCount":2,"thoughtsTokenCount":3}}`))
+	if gemini.Text != "hi" || *gemini.Usage != (session.Usage{Input: 9, Output: 5, Reasoning: 3}) {
+		t.Errorf("Gemini: %+v, %+v", gemini, gemini.Usage)
 	}
 }
 
