@@ -220,7 +220,8 @@ func TestUpViewer(t *testing.T) {
 	must(t, err)
 	var none errgroup.Group
 	err = a.startViewer(t.Context(), &none, &upFlags{viewerOptions: viewerOptions{addr: taken}}, opened)
-	if opened.close(); err != nil || none.Wait() != nil || !strings.Contains(errs.String(), "no viewer: "+taken+" is already in use") {
+	if opened.close(); err != nil || none.Wait() != nil ||
+		!strings.Contains(errs.String(), "no viewer: "+taken+" is already in use") {
 		t.Errorf("not asked for: %v: %s", err, errs.String())
 	}
 	cancel()

@@ -105,7 +105,8 @@ var collecting = []string{"otlp-grpc", "otlp-http", "redact", "max-age", "max-se
 // checkUp reads the flags, and names everything that is wrong with them.
 func (a *app) checkUp(f *upFlags, flags *pflag.FlagSet) (err error) {
 	var wrong wrongs
-	for flag, others := range map[string][]string{"config": append(collecting, "tenant", "read-only"), "read-only": collecting} {
+	exclusive := map[string][]string{"config": append(collecting, "tenant", "read-only"), "read-only": collecting}
+	for flag, others := range exclusive {
 		var given []string
 		for _, other := range others {
 			if flags.Changed(other) {
