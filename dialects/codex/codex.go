@@ -248,7 +248,7 @@ func (t *thread) record(typ, kind string, p *object.Object, payload []byte) bool
 		item := p.Object("item")
 		return t.record(typ, item.String("type"), item, nil)
 	case "AgentMessage", "Reasoning", "ContextCompaction", "HookPrompt", "agent_message", "agent_reasoning",
-		"agent_reasoning_raw_content", "session_meta", "context_compacted", "thread_settings_applied": // other records have them too
+		"agent_reasoning_raw_content", "session_meta", "context_compacted", "thread_settings_applied": // they are elsewhere
 	case "error":
 		t.Over(time.Time{}, event.RunResult{Status: spans.RunStatusError, Error: p.String("message")})
 		return false
