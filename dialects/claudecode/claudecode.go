@@ -88,9 +88,9 @@ var uuid = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
 // headOf finds the session in the name of a file or in its lines, and what it has in common with others: the first line
 // of a history, and the session from which it was forked.
-func headOf(path string, head []byte) (h transcript.Head) {
+func headOf(path string, head input.Outline) (h transcript.Head) {
 	session := ""
-	for line := range bytes.Lines(head) {
+	for line := range bytes.Lines(head.Head) {
 		o, _ := object.Parse(bytes.TrimSpace(line)) // the last one may be cut
 		if session == "" && known(o.String("type")) {
 			session = o.String("sessionId")
@@ -428,10 +428,7 @@ func (d *file) begin(r *row, trigger spans.Trigger, messages ...event.Message) {
 		// the result of the call that it comes from names it, or its meta file names the call, or it has the call's prompt
 		id, isLine := strings.CutPrefix(r.t.Name, inLine)
 		path := strings.TrimSuffix(strings.TrimSuffix(d.Path, ".zst"), ".jsonl") + ".meta.json"
-		meta, err := object.Parse(d.Side(path))
-		if err != nil {
-			meta = nil
-		}
+		meta, _ := object.Parse(d.Side(path))
 		call, said := meta.String("toolUseId"), transcript.Text(object.Of("", messages[0].Raw).Raw("content"))
 		l := cmp.Or(d.Spawned(r.t.Session, id), d.Spawned(r.t.Session, callName+call),
 			d.Spawned(r.t.Session, promptName+said))

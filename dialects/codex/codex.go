@@ -55,18 +55,14 @@ const (
 // Layout says where Codex keeps its rollouts.
 var Layout = transcript.Layout{Dialect: Dialect, Env: "CODEX_HOME", Below: []string{"sessions", "archived_sessions"},
 	Home: []string{".codex/sessions", ".codex/archived_sessions"}, Names: regexp.MustCompile(`\.jsonl(\.zst)?$`),
-	Head: head}
+	Recognise: Recognise, Head: head}
 
 // parentKey finds the thread that a rollout goes on from, or that spawned it. The first line may be longer than the
 // head of the file, and these keys stand at several depths. No string of JSON holds a quote that is not escaped.
 var parentKey = regexp.MustCompile(`"(?:parent_thread_id|forked_from_id)":"([^"\\]{1,256})"`)
 
-func head(_ string, text []byte) (h transcript.Head) {
-	line, _, _ := bytes.Cut(text, []byte{'\n'})
-	o := input.OutlineOf(text)
-	if Recognise(o) == "" {
-		return h
-	}
+func head(_ string, o input.Outline) (h transcript.Head) {
+	line, _, _ := bytes.Cut(o.Head, []byte{'\n'})
 	h.ID = o.Text("payload", "id")
 	h.Started, _ = time.Parse(time.RFC3339Nano, o.Text("payload", "timestamp"))
 	if m := parentKey.FindSubmatch(line); m != nil {

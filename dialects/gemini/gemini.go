@@ -41,7 +41,8 @@ const maxMessages = 1 << 16 // of a session that a rewind reaches
 // Layout is where Gemini CLI keeps its chats: tmp/PROJECT/chats/session-TIME-ID.json and .jsonl below its folder, and
 // the sub-agents of a session in a folder that has the session's id as its name.
 var Layout = transcript.Layout{Dialect: Dialect, Env: "GEMINI_CLI_HOME", Below: []string{".gemini/tmp"},
-	Home: []string{".gemini/tmp"}, Names: regexp.MustCompile(`(/chats/[^\n]*|session[^/]*)\.jsonl?$`), Head: headOf}
+	Home: []string{".gemini/tmp"}, Names: regexp.MustCompile(`(/chats/[^\n]*|session[^/]*)\.jsonl?$`),
+	Recognise: Recognise, Head: headOf}
 
 // parentOf returns the session that spawned the one of a chat: it has the name of the folder. It is empty without any.
 func parentOf(path string) string {
@@ -51,11 +52,7 @@ func parentOf(path string) string {
 	return ""
 }
 
-func headOf(path string, head []byte) (h transcript.Head) {
-	o := input.OutlineOf(head)
-	if Recognise(o) == "" {
-		return h
-	}
+func headOf(path string, o input.Outline) (h transcript.Head) {
 	h.ID, h.Parent = o.Text("", "sessionId"), parentOf(path)
 	h.Folder = filepath.Join(filepath.Dir(path), filepath.Base(h.ID))
 	h.Started, _ = time.Parse(time.RFC3339Nano, o.Text("", "startTime"))

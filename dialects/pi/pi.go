@@ -222,13 +222,9 @@ func Recognise(o input.Outline) (why string) {
 
 // Layout says where Pi keeps its sessions.
 var Layout = transcript.Layout{Dialect: Dialect, Env: "PI_CODING_AGENT_DIR", Below: []string{"sessions"},
-	Home: []string{".pi/agent/sessions"}, Names: regexp.MustCompile(`\.jsonl$`), Head: headOf}
+	Home: []string{".pi/agent/sessions"}, Names: regexp.MustCompile(`\.jsonl$`), Recognise: Recognise, Head: headOf}
 
-func headOf(_ string, head []byte) (h transcript.Head) {
-	o := input.OutlineOf(head)
-	if Recognise(o) == "" {
-		return h
-	}
+func headOf(_ string, o input.Outline) (h transcript.Head) {
 	h.ID, h.Parent = o.Text("", "id"), idOf(cmp.Or(o.Text("", "parentSession"), o.Text("", "branchedFrom")))
 	h.Started, _ = time.Parse(time.RFC3339Nano, o.Text("", "timestamp"))
 	return h

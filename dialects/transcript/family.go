@@ -42,8 +42,10 @@ type Layout struct {
 	Names *regexp.Regexp
 	// NextTo is the pattern of names of files next to a session that may be those of its sub-agents; empty without any.
 	NextTo string
-	// Head returns what the path and the first 64 KiB of a file say; zero for one that is no transcript.
-	Head func(path string, head []byte) Head
+	// Head returns what the path and the first 64 KiB of a file say; zero for one that is no transcript. It is called
+	// for those that Recognise returns a reason for, if that is set.
+	Head      func(path string, head input.Outline) Head
+	Recognise func(input.Outline) string
 }
 
 // Roots returns the folders in which the agent may keep its sessions. They need not exist.
@@ -168,7 +170,9 @@ func (l *Finder) file(path string) (File, error) {
 	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) { // an archive may be cut
 		return File{}, fmt.Errorf("%s: %w", path, err)
 	}
-	f.Head = l.Layout.Head(path, head)
+	if o := input.OutlineOf(head); l.Layout.Recognise == nil || l.Layout.Recognise(o) != "" {
+		f.Head = l.Layout.Head(path, o)
+	}
 	return f, nil
 }
 
