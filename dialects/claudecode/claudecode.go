@@ -82,7 +82,7 @@ var Layout = transcript.Layout{Dialect: Dialect, Env: "CLAUDE_CONFIG_DIR", Below
 	Home: []string{".claude/projects", ".config/claude/projects",
 		"Library/Application Support/Claude/local-agent-mode-sessions",
 		"Library/Developer/Xcode/CodingAssistant/ClaudeAgentConfig/projects"},
-	Names: regexp.MustCompile(`\.jsonl(\.zst)?$`), Head: headOf, NextTo: "agent-*.jsonl*"}
+	Names: regexp.MustCompile(`\.jsonl(\.zst)?$`), Head: headOf}
 
 var uuid = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
@@ -320,9 +320,8 @@ type talk struct {
 	waits   func(summary []byte, replied bool)
 	command []event.Message
 
-	summed string // the model call of a compaction, which has a file of its own
-	at     time.Time
-	usage  *event.Usage
+	at    time.Time // of the model call of a compaction, which has a file of its own
+	usage *event.Usage
 }
 
 // settle ends what waits, if anything does.
@@ -475,9 +474,6 @@ func (d *file) assistant(r *row) {
 		usage.LowerBound = stop == ""
 	}
 	if isCompaction(r.t.Name) {
-		if r.k.summed != id {
-			r.k.summed, r.k.usage = id, nil
-		}
 		r.k.at, r.k.usage = r.at, transcript.Greatest(r.k.usage, usage)
 		return
 	}

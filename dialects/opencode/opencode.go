@@ -98,8 +98,9 @@ type reader struct {
 	*transcript.Decoder
 	session *session
 	message *message // whose parts are being read
-	part    object.Object
-	held    int // bytes of the message and its parts
+	held    int      // bytes of it and its parts
+
+	head, part object.Object // of the message, and of the part at hand: one memory for all
 }
 
 // export reads what 'opencode export' writes: {"info": session, "messages": [{"info": message, "parts": [part]}]}.
@@ -132,8 +133,13 @@ func (d *reader) row(kind, id, place string, text []byte) {
 		return
 	}
 	o := &d.part
-	if kind != "part" {
+	switch kind {
+	case "session":
+		d.endSession()
 		o = new(object.Object)
+	case "message":
+		d.endMessage()
+		o = &d.head
 	}
 	if err := o.ParseAt(place, compact(text)); err != nil {
 		bad := input.Malformed(err)
@@ -217,7 +223,6 @@ var changed = input.Sorted("id, time_created, EXISTS (SELECT 1 FROM message WHER
 	SELECT id FROM above)`, "time_created, id")
 
 func (d *reader) readSession(db *input.Database, id any) error {
-	d.endSession()
 	i, kind, place := -1, "session", "session"
 	return db.Scan(rows, func(_ []string, columns []any) {
 		message, isMessage := columns[0].(string)
@@ -300,7 +305,7 @@ type session struct {
 	revert   string
 	reverted bool
 	// compaction is the message that asked for a summary which was not met yet.
-	compaction *message
+	compaction *message // its object is no longer valid
 }
 
 // message is a message, and what its parts say.
@@ -320,7 +325,6 @@ type message struct {
 
 // beginSession begins a session.
 func (d *reader) beginSession(o *object.Object) {
-	d.endSession()
 	id, when := o.String("id"), o.Object("time")
 	if id == "" {
 		o.Fail("id", "want a string that is not empty")
@@ -339,7 +343,6 @@ func (d *reader) endSession() {
 
 // beginMessage begins a message, and reports whether it is one of the session at hand.
 func (d *reader) beginMessage(o *object.Object, id string) bool {
-	d.endMessage()
 	of, when := o.String("sessionID"), o.Object("time")
 	if d.session == nil || id == "" || of != "" && of != d.session.Session {
 		o.Fail("sessionID", "of no session: that has to stand before its messages, and a message has an id")

@@ -40,8 +40,6 @@ type Layout struct {
 	Below, Home []string
 	// Names matches paths, with slashes, of transcripts. Other files are never opened.
 	Names *regexp.Regexp
-	// NextTo is the pattern of names of files next to a session that may be those of its sub-agents; empty without any.
-	NextTo string
 	// Head returns what the path and the first 64 KiB of a file say; zero for one that is no transcript. It is called
 	// for those that Recognise returns a reason for, if that is set.
 	Head      func(path string, head input.Outline) Head
@@ -100,9 +98,9 @@ type Finder struct {
 }
 
 // Find returns the families of the files and folders at paths, and an error for each that was not read. Of a folder it
-// reads all levels. Companions of a file are found in its own folder and next to it. It follows no symbolic link.
+// reads all levels. Companions of a file are found in its own folder. It follows no symbolic link.
 func (l *Finder) Find(paths ...string) ([]Family, []error) {
-	found, asked, companions := map[string]File{}, map[string]bool{}, false
+	found := map[string]File{}
 	var problems []error
 	walk := func(root string) {
 		_ = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -117,7 +115,7 @@ func (l *Finder) Find(paths ...string) ([]Family, []error) {
 			case d.Type().IsRegular() && l.Layout.Names.MatchString(name) && !private.MatchString(name):
 				var f File
 				if f, err = l.file(path); f.ID != "" {
-					found[path], asked[path] = f, asked[path] || !companions
+					found[path] = f
 				}
 			}
 			if err != nil {
@@ -127,24 +125,14 @@ func (l *Finder) Find(paths ...string) ([]Family, []error) {
 		})
 	}
 	for _, path := range paths {
-		path, companions = filepath.Clean(path), false
+		path = filepath.Clean(path)
 		walk(path)
-		folder := found[path].Folder
-		if companions = true; folder == "" {
-			continue
-		}
-		if info, err := os.Lstat(folder); err == nil && info.IsDir() {
-			walk(folder)
-		}
-		near, _ := fs.Glob(os.DirFS(filepath.Dir(path)), l.Layout.NextTo)
-		for _, name := range near {
-			walk(filepath.Join(filepath.Dir(path), name))
+		if info, err := os.Lstat(found[path].Folder); err == nil && info.IsDir() {
+			walk(found[path].Folder)
 		}
 	}
 	l.files = found
-	return slices.DeleteFunc(group(found), func(f Family) bool { // those of other sessions
-		return !slices.ContainsFunc(f.Files, func(f File) bool { return asked[f.Path] })
-	}), problems
+	return group(found), problems
 }
 
 // file returns a file with what its beginning says.
@@ -179,7 +167,7 @@ func (l *Finder) file(path string) (File, error) {
 // Find is [Finder.Find], once.
 func Find(l Layout, paths ...string) ([]Family, []error) { return (&Finder{Layout: l}).Find(paths...) }
 
-// group divides files into families: those that share a name, also by way of others. Some are empty.
+// group divides files into families: those that share a name, also by way of others.
 func group(files map[string]File) []Family {
 	all := slices.SortedFunc(maps.Values(files), func(a, b File) int {
 		return cmp.Or(a.Started.Compare(b.Started), cmp.Compare(a.Path, b.Path))
@@ -222,7 +210,7 @@ func group(files map[string]File) []Family {
 	for i := range all {
 		place(i)
 	}
-	return families
+	return slices.DeleteFunc(families, func(f Family) bool { return f.Files == nil })
 }
 
 // Open opens a file. It reads the content of a .zst file. A symbolic link is an error.
