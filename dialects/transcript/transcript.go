@@ -226,8 +226,10 @@ func Put[K comparable, V any](m map[K]V, most int, key K, value V) {
 }
 
 // Time returns a value that is a time; zero for any other.
-func Time(value []byte) time.Time {
-	at := input.Time(value)
+func Time(value []byte) (at time.Time) {
+	if value != nil {
+		at = input.Time(value)
+	}
 	return at
 }
 
