@@ -66,6 +66,7 @@ func headOf(path string, o input.Outline) (h transcript.Head) {
 		})
 		return h
 	}
+	o = input.OutlineOf(o.Head)
 	h.ID, h.Parent = o.Text("info", "id")+o.Text("", "id"), o.Text("info", "parentID")+o.Text("", "parentID")
 	if m := created.FindSubmatch(o.Head); m != nil {
 		h.Started = transcript.Time(m[1])

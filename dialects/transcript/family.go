@@ -40,8 +40,8 @@ type Layout struct {
 	Below, Home []string
 	// Names matches paths, with slashes, of transcripts. Other files are never opened.
 	Names *regexp.Regexp
-	// Head returns what the path and the first 64 KiB of a file say; zero for one that is no transcript. It is called
-	// for those that Recognise returns a reason for, if that is set.
+	// Head returns what the path and the first 64 KiB of a file say; zero for one that is no transcript. If Recognise is
+	// set, Head is called for files for which it returns a reason. Otherwise head has the bytes alone.
 	Head      func(path string, head input.Outline) Head
 	Recognise func(input.Outline) string
 }
@@ -158,7 +158,11 @@ func (l *Finder) file(path string) (File, error) {
 	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) { // an archive may be cut
 		return File{}, fmt.Errorf("%s: %w", path, err)
 	}
-	if o := input.OutlineOf(head); l.Layout.Recognise == nil || l.Layout.Recognise(o) != "" {
+	o, recognise := input.Outline{Head: head}, l.Layout.Recognise
+	if recognise != nil {
+		o = input.OutlineOf(head)
+	}
+	if recognise == nil || recognise(o) != "" {
 		f.Head = l.Layout.Head(path, o)
 	}
 	return f, nil
