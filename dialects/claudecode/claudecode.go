@@ -88,9 +88,9 @@ var uuid = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
 // headOf finds the session in the name of a file or in its lines, and what it has in common with others: the first line
 // of a history, and the session from which it was forked.
-func headOf(path string, head input.Outline) (h transcript.Head) {
+func headOf(path string, head []byte, _ input.Outline) (h transcript.Head) {
 	session := ""
-	for line := range bytes.Lines(head.Head) {
+	for line := range bytes.Lines(head) {
 		o, _ := object.Parse(bytes.TrimSpace(line)) // the last one may be cut
 		if session == "" && known(o.String("type")) {
 			session = o.String("sessionId")

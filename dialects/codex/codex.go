@@ -61,8 +61,8 @@ var Layout = transcript.Layout{Dialect: Dialect, Env: "CODEX_HOME", Below: []str
 // head of the file, and these keys stand at several depths. No string of JSON holds a quote that is not escaped.
 var parentKey = regexp.MustCompile(`"(?:parent_thread_id|forked_from_id)":"([^"\\]{1,256})"`)
 
-func head(_ string, o input.Outline) (h transcript.Head) {
-	line, _, _ := bytes.Cut(o.Head, []byte{'\n'})
+func head(_ string, text []byte, o input.Outline) (h transcript.Head) {
+	line, _, _ := bytes.Cut(text, []byte{'\n'})
 	h.ID = o.Text("payload", "id")
 	h.Started, _ = time.Parse(time.RFC3339Nano, o.Text("payload", "timestamp"))
 	if m := parentKey.FindSubmatch(line); m != nil {

@@ -52,7 +52,7 @@ func parentOf(path string) string {
 	return ""
 }
 
-func headOf(path string, o input.Outline) (h transcript.Head) {
+func headOf(path string, _ []byte, o input.Outline) (h transcript.Head) {
 	h.ID, h.Parent = o.Text("", "sessionId"), parentOf(path)
 	h.Folder = filepath.Join(filepath.Dir(path), filepath.Base(h.ID))
 	h.Started, _ = time.Parse(time.RFC3339Nano, o.Text("", "startTime"))

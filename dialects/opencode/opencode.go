@@ -55,8 +55,8 @@ var Layout = transcript.Layout{Dialect: Dialect, Env: "XDG_DATA_HOME", Below: []
 // created is when a session was created. It stands in the first bytes of its document.
 var created = regexp.MustCompile(`"created": ?([0-9]{13})`)
 
-func headOf(path string, o input.Outline) (h transcript.Head) {
-	if input.IsSQLite(o.Head) {
+func headOf(path string, head []byte, _ input.Outline) (h transcript.Head) {
+	if input.IsSQLite(head) {
 		h.ID, h.Part = path, true
 		_ = withDatabase(path, func(db *input.Database) error {
 			return db.Scan("SELECT count(*), min(time_created) FROM session LIMIT ?", func(_ []string, columns []any) {
@@ -66,9 +66,9 @@ func headOf(path string, o input.Outline) (h transcript.Head) {
 		})
 		return h
 	}
-	o = input.OutlineOf(o.Head)
+	o := input.OutlineOf(head)
 	h.ID, h.Parent = o.Text("info", "id")+o.Text("", "id"), o.Text("info", "parentID")+o.Text("", "parentID")
-	if m := created.FindSubmatch(o.Head); m != nil {
+	if m := created.FindSubmatch(head); m != nil {
 		h.Started = transcript.Time(m[1])
 	}
 	return h

@@ -224,7 +224,7 @@ func Recognise(o input.Outline) (why string) {
 var Layout = transcript.Layout{Dialect: Dialect, Env: "PI_CODING_AGENT_DIR", Below: []string{"sessions"},
 	Home: []string{".pi/agent/sessions"}, Names: regexp.MustCompile(`\.jsonl$`), Recognise: Recognise, Head: headOf}
 
-func headOf(_ string, o input.Outline) (h transcript.Head) {
+func headOf(_ string, _ []byte, o input.Outline) (h transcript.Head) {
 	h.ID, h.Parent = o.Text("", "id"), idOf(cmp.Or(o.Text("", "parentSession"), o.Text("", "branchedFrom")))
 	h.Started, _ = time.Parse(time.RFC3339Nano, o.Text("", "timestamp"))
 	return h

@@ -41,8 +41,8 @@ type Layout struct {
 	// Names matches paths, with slashes, of transcripts. Other files are never opened.
 	Names *regexp.Regexp
 	// Head returns what the path and the first 64 KiB of a file say; zero for one that is no transcript. If Recognise is
-	// set, Head is called for files for which it returns a reason. Otherwise head has the bytes alone.
-	Head      func(path string, head input.Outline) Head
+	// set, Head is called for files for which it returns a reason. Otherwise the outline is empty.
+	Head      func(path string, head []byte, o input.Outline) Head
 	Recognise func(input.Outline) string
 }
 
@@ -158,12 +158,13 @@ func (l *Finder) file(path string) (File, error) {
 	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) { // an archive may be cut
 		return File{}, fmt.Errorf("%s: %w", path, err)
 	}
-	o, recognise := input.Outline{Head: head}, l.Layout.Recognise
+	var o input.Outline
+	recognise := l.Layout.Recognise
 	if recognise != nil {
 		o = input.OutlineOf(head)
 	}
 	if recognise == nil || recognise(o) != "" {
-		f.Head = l.Layout.Head(path, o)
+		f.Head = l.Layout.Head(path, head, o)
 	}
 	return f, nil
 }

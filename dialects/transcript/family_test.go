@@ -26,7 +26,7 @@ func TestFindNextToAFile(t *testing.T) {
 	}
 	var opened []string
 	l := transcript.Layout{Names: regexp.MustCompile(`\.jsonl$`),
-		Head: func(path string, _ input.Outline) transcript.Head {
+		Head: func(path string, _ []byte, _ input.Outline) transcript.Head {
 			name, err := filepath.Rel(dir, path)
 			if err != nil {
 				t.Fatal(err)
@@ -52,7 +52,7 @@ func TestFindBound(t *testing.T) {
 		}
 	}
 	families, problems := transcript.Find(transcript.Layout{Names: regexp.MustCompile(`[1-4]$`),
-		Head: func(path string, _ input.Outline) transcript.Head { return transcript.Head{ID: path} }}, dir)
+		Head: func(path string, _ []byte, _ input.Outline) transcript.Head { return transcript.Head{ID: path} }}, dir)
 	want := dir + ": 2 transcripts are found; the rest is not read"
 	if len(families) != 2 || len(problems) != 1 || problems[0].Error() != want {
 		t.Errorf("%d families, %v", len(families), problems)
