@@ -12,9 +12,9 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// tell returns a row of a record of Claude Code, or of the source that attrs name: of a span between two seconds, or of
+// rowOf returns a row of a record of Claude Code, or of the source that attrs name: of a span between two seconds, or of
 // a log record at the later one. Ids of spans are one byte each.
-func tell(sig Signal, name string, id, parent byte, start, end int64, attrs ...string) session.Row {
+func rowOf(sig Signal, name string, id, parent byte, start, end int64, attrs ...string) session.Row {
 	r := session.Row{Kind: session.KindForeign, Known: spans.KnownObserved, Turn: session.NoTurn,
 		Session: session.Key{ID: "s"}, Trace: session.TraceID{1}, Span: session.SpanID{id}, Parent: session.SpanID{parent},
 		Start: (1_800_000_000 + start) * 1e9, End: (1_800_000_000 + end) * 1e9}
@@ -31,7 +31,7 @@ func tell(sig Signal, name string, id, parent byte, start, end int64, attrs ...s
 	return r
 }
 
-// outline returns the runs of trees with the tokens and the number of messages of the reply of each turn, and tool calls.
+// outline returns the runs of trees: tokens and the number of messages of the reply of each turn, and tool calls.
 func outline(trees []*session.Session) string {
 	var out []string
 	for _, s := range trees {
@@ -60,23 +60,23 @@ func outline(trees []*session.Session) string {
 // TestOneOrTwo holds which records report one turn or tool call, and to which run and turn records belong.
 func TestOneOrTwo(t *testing.T) {
 	const in, out = "input_tokens", "output_tokens"
-	run := tell(Span, "claude_code.interaction", 1, 0, 0, 60)
+	run := rowOf(Span, "claude_code.interaction", 1, 0, 0, 60)
 	turn := func(id byte, at int64, attrs ...string) session.Row {
-		return tell(Span, "claude_code.llm_request", id, 1, at, at+2, attrs...)
+		return rowOf(Span, "claude_code.llm_request", id, 1, at, at+2, attrs...)
 	}
 	logged := func(id byte, at int64, attrs ...string) session.Row {
-		return tell(Log, "claude_code.api_request", id, 0, 0, at, append(attrs, "duration_ms", "2000")...)
+		return rowOf(Log, "claude_code.api_request", id, 0, 0, at, append(attrs, "duration_ms", "2000")...)
 	}
 	used := func(id byte, at int64, attrs ...string) session.Row {
-		return tell(Span, "claude_code.tool", id, 1, at, at+1, append(attrs, "success", "true")...)
+		return rowOf(Span, "claude_code.tool", id, 1, at, at+1, append(attrs, "success", "true")...)
 	}
 	reply := func(id, parent byte, at int64, attrs ...string) session.Row {
-		r := tell(Log, "claude_code.assistant_response", id, parent, 0, at, attrs...)
+		r := rowOf(Log, "claude_code.assistant_response", id, parent, 0, at, attrs...)
 		r.Lists = []session.List{{Name: "response", Count: 1, Items: []string{ItemOf("a reply")}}}
 		return r
 	}
 	own := func(kind session.Kind, id, parent byte, attrs []session.Attr) session.Row {
-		r := tell(Span, "", id, parent, 0, 10)
+		r := rowOf(Span, "", id, parent, 0, 10)
 		r.Kind, r.Run, r.RunStart, r.Attrs = kind, "01", r.Start, attrs
 		if kind == session.KindTurn {
 			r.Turn = 0
@@ -84,7 +84,7 @@ func TestOneOrTwo(t *testing.T) {
 		return r
 	}
 	langfuse := func(name, kind string, id, parent byte, start, end int64) session.Row {
-		return tell(Span, name, id, parent, start, end, SourceKey, "langfuse", "langfuse.observation.type", kind,
+		return rowOf(Span, name, id, parent, start, end, SourceKey, "langfuse", "langfuse.observation.type", kind,
 			"langfuse.observation.metadata.langgraph_node", "tools")
 	}
 	for name, tt := range map[string]struct {
@@ -101,32 +101,33 @@ func TestOneOrTwo(t *testing.T) {
 			logged(3, 3, SourceKey, "codex", NameKey, "codex.sse_event", "input_token_count", "5", "output_token_count", "1")}},
 		"an id that is used again": {"01: 5/1/0 Bash=ok Bash=ok", []session.Row{run, turn(2, 1, in, "5", out, "1"),
 			used(3, 4, "tool_use_id", "c", "tool_name", "Bash"), used(4, 14, "tool_use_id", "c", "tool_name", "Bash"),
-			tell(Log, "claude_code.tool_result", 5, 0, 0, 5, "tool_use_id", "c", "tool_name", "Bash"),
-			tell(Log, "claude_code.tool_result", 6, 0, 0, 15, "tool_use_id", "c", "tool_name", "Bash")}},
+			rowOf(Log, "claude_code.tool_result", 5, 0, 0, 5, "tool_use_id", "c", "tool_name", "Bash"),
+			rowOf(Log, "claude_code.tool_result", 6, 0, 0, 15, "tool_use_id", "c", "tool_name", "Bash")}},
 		"a turn around a turn": {"01: 5/1/0",
-			[]session.Row{run, turn(2, 1), tell(Span, "claude_code.llm_request", 3, 2, 1, 2, in, "5", out, "1")}},
+			[]session.Row{run, turn(2, 1), rowOf(Span, "claude_code.llm_request", 3, 2, 1, 2, in, "5", out, "1")}},
 		"a turn around two that report tokens": {"01: 5/1/0 6/1/0", []session.Row{run, turn(2, 1, in, "11", out, "2"),
-			tell(Span, "claude_code.llm_request", 3, 2, 1, 2, in, "5", out, "1"),
-			tell(Span, "claude_code.llm_request", 4, 2, 2, 3, in, "6", out, "1")}},
-		"a key of a record on the span of a run": {"p: 5/1/0", []session.Row{run, logged(2, 3, in, "5", out, "1", "prompt.id", "p"),
-			tell(Log, "claude_code.user_prompt", 3, 1, 0, 1, "prompt.id", "p")}},
+			rowOf(Span, "claude_code.llm_request", 3, 2, 1, 2, in, "5", out, "1"),
+			rowOf(Span, "claude_code.llm_request", 4, 2, 2, 3, in, "6", out, "1")}},
+		"a key of a record on the span of a run": {"p: 5/1/0", []session.Row{run,
+			logged(2, 3, in, "5", out, "1", "prompt.id", "p"),
+			rowOf(Log, "claude_code.user_prompt", 3, 1, 0, 1, "prompt.id", "p")}},
 		"a key of a run": {"p: 5/1/0", []session.Row{logged(2, 3, in, "5", out, "1", "prompt.id", "p"),
-			tell(Span, "claude_code.interaction", 1, 0, 0, 60, "prompt.id", "p")}},
+			rowOf(Span, "claude_code.interaction", 1, 0, 0, 60, "prompt.id", "p")}},
 		"a reply of an earlier turn": {"01: 5/1/1 6/1/0", []session.Row{run, turn(2, 1, in, "5", out, "1", "request_id", "a"),
 			turn(3, 5, in, "6", out, "1", "request_id", "b"), reply(4, 0, 7, "request_id", "a")}},
 		"a turn below a turn of this format": {"01: 5/1/0",
 			[]session.Row{own(session.KindRun, 1, 0, nil), own(session.KindTurn, 2, 1, []session.Attr{
 				{Key: "gen_ai.usage.input_tokens", Value: session.IntValue(5)},
 				{Key: "gen_ai.usage.output_tokens", Value: session.IntValue(1)}}),
-				tell(Span, "claude_code.llm_request", 3, 2, 20, 22, in, "5", out, "1")}},
+				rowOf(Span, "claude_code.llm_request", 3, 2, 20, 22, in, "5", out, "1")}},
 		"a reply of another id": {"01: 5/1/0",
 			[]session.Row{run, turn(2, 1, in, "5", out, "1", "request_id", "a"), reply(3, 0, 3, "request_id", "b")}},
 		"a reply without an id": {"01: 5/1/1",
 			[]session.Row{run, turn(2, 1, in, "5", out, "1", "request_id", "a"), reply(3, 0, 3)}},
 		"what a tool call has within": {"01: Bash=error,allow", []session.Row{run,
-			tell(Span, "claude_code.tool", 2, 1, 1, 5, "tool_name", "Bash"),
-			tell(Span, "claude_code.tool.blocked_on_user", 3, 2, 1, 2, "decision", "accept", "source", "user"),
-			tell(Span, "claude_code.tool.execution", 4, 2, 2, 5, "success", "false")}},
+			rowOf(Span, "claude_code.tool", 2, 1, 1, 5, "tool_name", "Bash"),
+			rowOf(Span, "claude_code.tool.blocked_on_user", 3, 2, 1, 2, "decision", "accept", "source", "user"),
+			rowOf(Span, "claude_code.tool.execution", 4, 2, 2, 5, "success", "false")}},
 		"a tool and its parts": {"01: calc=", []session.Row{langfuse("run", "agent", 1, 0, 0, 60),
 			langfuse("sequence", "span", 2, 1, 1, 3), langfuse("calc", "span", 3, 2, 1, 2)}},
 	} {

@@ -17,7 +17,8 @@ import (
 // checkEvery is after how many rows or blocks a Put looks whether it was cancelled.
 const checkEvery = 256
 
-// statements are those of the writing connection by their text, each prepared once. They are few: none has a value in it.
+// statements are those of the writing connection by their text, each prepared once. They are few: none has a value in
+// it.
 type statements map[string]*sql.Stmt
 
 // stmt returns a statement of the writing connection.
