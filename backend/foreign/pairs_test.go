@@ -12,8 +12,8 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// rowOf returns a row of a record of Claude Code, or of the source that attrs name: of a span between two seconds, or of
-// a log record at the later one. Ids of spans are one byte each.
+// rowOf returns a row of a record of Claude Code, or of the source that attrs name: of a span between two seconds, or
+// of a log record at the later one. Ids of spans are one byte each.
 func rowOf(sig Signal, name string, id, parent byte, start, end int64, attrs ...string) session.Row {
 	r := session.Row{Kind: session.KindForeign, Known: spans.KnownObserved, Turn: session.NoTurn,
 		Session: session.Key{ID: "s"}, Trace: session.TraceID{1}, Span: session.SpanID{id}, Parent: session.SpanID{parent},
