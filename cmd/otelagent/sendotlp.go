@@ -68,7 +68,7 @@ func (a *app) sendOTLP(ctx context.Context, o *sendOptions) (bool, error) {
 		return all.put(ctx, t.store, d, otlprow.WithTenant(o.Tenant))
 	}
 	if t.store == nil {
-		put, err = o.forwarder(ctx, t.name)
+		put, err = o.forwarder(ctx, t)
 	}
 	for i, text := range texts {
 		if err != nil {
@@ -94,8 +94,8 @@ func (a *app) sendOTLP(ctx context.Context, o *sendOptions) (bool, error) {
 	return true, nil
 }
 
-// forwarder returns what sends documents to a collector.
-func (o *sendOptions) forwarder(ctx context.Context, endpoint string) (func(context.Context, *document) error, error) {
+// forwarder returns what sends documents to a collector, until the end of the target.
+func (o *sendOptions) forwarder(ctx context.Context, t *target) (func(context.Context, *document) error, error) {
 	factory := otlpexporter.NewFactory()
 	if cmp.Or(o.Protocol, os.Getenv("OTEL_EXPORTER_OTLP_PROTOCOL")) == string(otelsetup.HTTP) {
 		factory = otlphttpexporter.NewFactory()
@@ -108,7 +108,7 @@ func (o *sendOptions) forwarder(ctx context.Context, endpoint string) (func(cont
 	}
 	config := factory.CreateDefaultConfig()
 	err := confmap.NewFromStringMap(map[string]any{
-		"endpoint": endpoint, "headers": headers, "tls": map[string]any{"insecure": !strings.HasPrefix(endpoint, "https://")},
+		"endpoint": t.name, "headers": headers, "tls": map[string]any{"insecure": !strings.HasPrefix(t.name, "https://")},
 		"sending_queue": map[string]any{"enabled": false}, "retry_on_failure": map[string]any{"enabled": false},
 	}).Unmarshal(config)
 	if err != nil {
@@ -128,6 +128,7 @@ func (o *sendOptions) forwarder(ctx context.Context, endpoint string) (func(cont
 	if err := errors.Join(traces.Start(ctx, noHost{}), logs.Start(ctx, noHost{})); err != nil {
 		return nil, err
 	}
+	t.end = func(ctx context.Context) error { return errors.Join(traces.Shutdown(ctx), logs.Shutdown(ctx)) }
 	return func(ctx context.Context, d *document) error {
 		var err error
 		if d.traces.SpanCount() > 0 {
