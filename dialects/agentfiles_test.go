@@ -114,6 +114,13 @@ func TestOpenCodeLayouts(t *testing.T) {
 	if diff := cmp.Diff(want, tree(t, session.AssembleAll(rows))); diff != "" {
 		t.Errorf("database that grew (-export +grown)\n%s", diff)
 	}
+	for _, column := range []string{"directory", "title", "version", "permission", "revert"} { // of another version
+		must(db.Exec("ALTER TABLE session DROP COLUMN " + column))(t)
+	}
+	got := a.record(t, otelagent.CaptureContent, a.families(t, path)...).Sessions()
+	if len(got) != 1 || len(got[0].Runs) == 0 {
+		t.Errorf("database with fewer columns: %d sessions", len(got))
+	}
 }
 
 // TestOpenCodeFork forks a session: the messages before the fork are copies, which count in their own session alone.

@@ -241,7 +241,8 @@ func (d *reader) readSession(db *input.Database, id any) error {
 }
 
 // rows is the query of a session, which it spells as an export does, and its messages, each with its parts behind it.
-// It sorts their keys, and reads the data of each row then.
+// It sorts their keys, and reads the data of each row then. The last SELECT stands for columns that a version does not
+// have.
 const rows = `WITH r AS MATERIALIZED (
 	SELECT NULL AS time_created, NULL AS id, NULL AS part, rowid AS at FROM session WHERE id = ?1 UNION ALL
 	SELECT ifnull(time_created, 0), id, NULL, rowid FROM message WHERE session_id = ?1 UNION ALL
@@ -254,7 +255,8 @@ SELECT id, part, CAST(CASE WHEN part IS NOT NULL THEN (SELECT data FROM part WHE
 		'permission', json(iif(json_valid(permission), permission, 'null')),
 		'revert', json(iif(json_valid(revert), revert, 'null')),
 		'time', json_object('created', time_created, 'updated', time_updated)) FROM session WHERE rowid = at)
-	END AS BLOB) FROM sorted`
+	END AS BLOB)
+FROM sorted, (SELECT NULL AS directory, NULL AS title, NULL AS version, NULL AS permission, NULL AS revert)`
 
 // readFolder reads a session of a storage folder: its own document, those of its messages in message/SESSION, and of
 // their parts in part/MESSAGE, by their names. It follows no symbolic link.
