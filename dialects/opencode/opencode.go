@@ -241,8 +241,7 @@ func (d *reader) readSession(db *input.Database, id any) error {
 }
 
 // rows is the query of a session, which it spells as an export does, and its messages, each with its parts behind it.
-// It sorts their keys, and reads the data of each row then. The last SELECT stands for columns that a version does not
-// have.
+// It sorts their keys, and reads the data of each row then. The last SELECT stands for columns that a version lacks.
 const rows = `WITH r AS MATERIALIZED (
 	SELECT NULL AS time_created, NULL AS id, NULL AS part, rowid AS at FROM session WHERE id = ?1 UNION ALL
 	SELECT ifnull(time_created, 0), id, NULL, rowid FROM message WHERE session_id = ?1 UNION ALL
