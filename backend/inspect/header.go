@@ -2,7 +2,6 @@ package inspect
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -107,39 +106,33 @@ func (r *renderer) counts() []string {
 // mostForks bounds the forks that have a name in the header.
 const mostForks = 8
 
-// costs sums up the costs of turns and compactions by currency: as reported, and as computed. A sum says of how many
-// turns it is where others have none.
+// costs sums up the costs of turns and compactions by currency, as reported and as computed, and says of how many.
 func (r *renderer) costs() (out []string) {
-	sums, of, turns, without := map[string]float64{}, map[string]int{}, 0, 0
-	add := func(key string, turns int, amount float64) { sums[key], of[key] = sums[key]+amount, of[key]+turns }
+	type kind [3]string // how it is known, currency, what it is of
+	sums, of, without := map[kind]float64{}, map[kind]int{}, 0
+	add := func(k kind, amount float64) { sums[k], of[k] = sums[k]+amount, of[k]+1 }
 	for n := range r.main.Walk() {
 		switch c := n.Compaction; {
 		case n.Run.Copied:
 		case c != nil && c.Cost != nil:
-			add("reported "+c.Currency, 0, *c.Cost)
+			add(kind{"reported", c.Currency, "compaction"}, *c.Cost)
 		case n.Kind() == session.KindTurn:
-			turns++
 			x := session.FiguresOfTurn("", n.Run, n.Turn)
 			if x.Cost.OK {
-				add("reported "+x.Currency, 1, x.Cost.V)
+				add(kind{"reported", x.Currency, "turn"}, x.Cost.V)
 			}
 			if r.o.Prices == nil || !x.Input.OK {
 				break
 			}
 			if amount, ok := r.o.Prices.Cost(&x); ok {
-				add("computed "+stats.Currency, 1, amount)
+				add(kind{"computed", stats.Currency, "turn"}, amount)
 			} else {
 				without++
 			}
 		}
 	}
-	for _, key := range slices.Backward(slices.Sorted(maps.Keys(sums))) {
-		how, currency, _ := strings.Cut(key, " ")
-		if text := money(currency, sums[key]) + " " + how; of[key] < turns {
-			out = append(out, fmt.Sprintf("%s for %d of %s", text, of[key], plural(turns, "turn")))
-		} else {
-			out = append(out, text)
-		}
+	for _, k := range slices.SortedFunc(maps.Keys(sums), func(a, b kind) int { return slices.Compare(b[:], a[:]) }) {
+		out = append(out, money(k[1], sums[k])+" "+k[0]+" for "+plural(of[k], k[2]))
 	}
 	return append(out, prefixed("no price for ", some(without, "turn")))
 }

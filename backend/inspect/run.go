@@ -108,10 +108,11 @@ func (r *renderer) runLines(n *node, p place, v *runView) {
 	r.findings(n, v.Defects)
 }
 
-// turns draws the turns of a run. It only counts rewound ones, unless Options.Hidden is set.
+// turns draws the turns of a run, those that are no part of the conversation last. It only counts rewound ones, unless
+// Options.Hidden is set.
 func (r *renderer) turns(n *node, p place) (out []*node) {
-	hidden := 0
-	for _, t := range p.run.Turns {
+	hidden, other := 0, func(t *session.Turn) bool { return !t.Utility() }
+	for _, t := range slices.Concat(p.run.Conversation(), slices.DeleteFunc(slices.Clone(p.run.Turns), other)) {
 		switch {
 		case r.o.Run == p.run && r.o.Turn != nil && r.o.Turn != t:
 		case !r.m.history.Hidden(t).IsZero() && !r.o.Hidden && r.o.Run == nil:
