@@ -56,12 +56,15 @@ func (r *renderer) run(p place) *node {
 	if v.Hidden {
 		n.part(yellow, "rewound "+r.since(r.m.history.Run(run).Hidden))
 	}
-	turns := r.turns(n, p)
-	if v.Hidden && len(turns) == 0 {
+	shown := r.shownTurns(n, p)
+	if v.Hidden && len(shown) == 0 {
 		return n
 	}
 	r.runLines(n, p, v)
-	var kids []*node
+	var turns, kids []*node
+	for _, t := range shown {
+		turns = append(turns, r.turn(r.m.turn(r.m.at[t])))
+	}
 	if r.o.Run != run || r.o.Turn == nil {
 		kids = r.below(&v.own)
 		for _, k := range r.strays[run] { // nothing says which turn spawned them
@@ -108,9 +111,9 @@ func (r *renderer) runLines(n *node, p place, v *runView) {
 	r.findings(n, v.Defects)
 }
 
-// turns draws the turns of a run, those that are no part of the conversation last. It only counts rewound ones, unless
-// Options.Hidden is set.
-func (r *renderer) turns(n *node, p place) (out []*node) {
+// shownTurns returns the turns of a run that are drawn, those that are no part of the conversation last. It only counts
+// rewound ones, unless Options.Hidden is set.
+func (r *renderer) shownTurns(n *node, p place) (out []*session.Turn) {
 	hidden, other := 0, func(t *session.Turn) bool { return !t.Utility() }
 	for _, t := range slices.Concat(p.run.Conversation(), slices.DeleteFunc(slices.Clone(p.run.Turns), other)) {
 		switch {
@@ -118,7 +121,7 @@ func (r *renderer) turns(n *node, p place) (out []*node) {
 		case !r.m.history.Hidden(t).IsZero() && !r.o.Hidden && r.o.Run == nil:
 			hidden++
 		default:
-			out = append(out, r.turn(r.m.turn(r.m.at[t])))
+			out = append(out, t)
 		}
 	}
 	if hidden > 0 {
