@@ -82,7 +82,7 @@ var Layout = transcript.Layout{Dialect: Dialect, Env: "CLAUDE_CONFIG_DIR", Below
 	Home: []string{".claude/projects", ".config/claude/projects",
 		"Library/Application Support/Claude/local-agent-mode-sessions",
 		"Library/Developer/Xcode/CodingAssistant/ClaudeAgentConfig/projects"},
-	Names: regexp.MustCompile(`\.jsonl(\.zst)?$`), Head: headOf}
+	Names: regexp.MustCompile(`\.jsonl(\.zst)?$`), Head: headOf, NextTo: "agent-*.jsonl*"}
 
 var uuid = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 

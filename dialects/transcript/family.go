@@ -40,6 +40,8 @@ type Layout struct {
 	Below, Home []string
 	// Names matches paths, with slashes, of transcripts. Other files are never opened.
 	Names *regexp.Regexp
+	// NextTo is the pattern of names of files next to a session that may be those of its sub-agents; empty without any.
+	NextTo string
 	// Head returns what the path and the first 64 KiB of a file say; zero for one that is no transcript. If Recognise is
 	// set, Head is called for files for which it returns a reason. Otherwise the outline is empty.
 	Head      func(path string, head []byte, o input.Outline) Head
@@ -98,9 +100,9 @@ type Finder struct {
 }
 
 // Find returns the families of the files and folders at paths, and an error for each that was not read. Of a folder it
-// reads all levels. Companions of a file are found in its own folder. It follows no symbolic link.
+// reads all levels. Companions of a file are found in its own folder and next to it. It follows no symbolic link.
 func (l *Finder) Find(paths ...string) ([]Family, []error) {
-	found := map[string]File{}
+	found, asked, companions := map[string]File{}, map[string]bool{}, false
 	var problems []error
 	walk := func(root string) {
 		_ = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -115,7 +117,7 @@ func (l *Finder) Find(paths ...string) ([]Family, []error) {
 			case d.Type().IsRegular() && l.Layout.Names.MatchString(name) && !private.MatchString(name):
 				var f File
 				if f, err = l.file(path); f.ID != "" {
-					found[path] = f
+					found[path], asked[path] = f, asked[path] || !companions
 				}
 			}
 			if err != nil {
@@ -125,14 +127,24 @@ func (l *Finder) Find(paths ...string) ([]Family, []error) {
 		})
 	}
 	for _, path := range paths {
-		path = filepath.Clean(path)
+		path, companions = filepath.Clean(path), false
 		walk(path)
-		if info, err := os.Lstat(found[path].Folder); err == nil && info.IsDir() {
-			walk(found[path].Folder)
+		folder := found[path].Folder
+		if companions = true; folder == "" {
+			continue
+		}
+		if info, err := os.Lstat(folder); err == nil && info.IsDir() {
+			walk(folder)
+		}
+		near, _ := fs.Glob(os.DirFS(filepath.Dir(path)), l.Layout.NextTo)
+		for _, name := range near {
+			walk(filepath.Join(filepath.Dir(path), name))
 		}
 	}
 	l.files = found
-	return group(found), problems
+	return slices.DeleteFunc(group(found), func(f Family) bool { // those of other sessions
+		return !slices.ContainsFunc(f.Files, func(f File) bool { return asked[f.Path] })
+	}), problems
 }
 
 // file returns a file with what its beginning says.

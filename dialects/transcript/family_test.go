@@ -12,9 +12,15 @@ import (
 	"github.com/otelagent/otelagent/dialects/transcript"
 )
 
-// Of a file that is named, only it and what is in its own folder is opened.
+// Of a file that is named, only its own folder and the files that may be its sub-agents are opened, also where the name
+// of a folder looks like a pattern.
 func TestFindNextToAFile(t *testing.T) {
-	dir := t.TempDir()
+	for _, folder := range []string{"project", "[project]"} {
+		t.Run(folder, func(t *testing.T) { findNextTo(t, filepath.Join(t.TempDir(), folder)) })
+	}
+}
+
+func findNextTo(t *testing.T, dir string) {
 	for _, name := range []string{"one.jsonl", "two.jsonl", "agent-1.jsonl", "one/agent-2.jsonl"} {
 		path := filepath.Join(dir, filepath.FromSlash(name))
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -24,21 +30,25 @@ func TestFindNextToAFile(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	var opened []string
-	l := transcript.Layout{Names: regexp.MustCompile(`\.jsonl$`),
-		Head: func(path string, _ []byte, _ input.Outline) transcript.Head {
-			name, err := filepath.Rel(dir, path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			opened = append(opened, filepath.ToSlash(name))
-			return transcript.Head{ID: path, Keys: []string{"session"}, Folder: strings.TrimSuffix(path, ".jsonl")}
-		}}
-	families, problems := transcript.Find(l, filepath.Join(dir, "one.jsonl"))
-	slices.Sort(opened)
-	want := []string{"one.jsonl", "one/agent-2.jsonl"}
-	if len(families) != 1 || len(problems) != 0 || !slices.Equal(opened, want) {
-		t.Errorf("opened %v, want %v; %d families, %v", opened, want, len(families), problems)
+	for pattern, want := range map[string][]string{
+		"":              {"one.jsonl", "one/agent-2.jsonl"},
+		"agent-*.jsonl": {"agent-1.jsonl", "one.jsonl", "one/agent-2.jsonl"},
+	} {
+		var opened []string
+		l := transcript.Layout{NextTo: pattern, Names: regexp.MustCompile(`\.jsonl$`),
+			Head: func(path string, _ []byte, _ input.Outline) transcript.Head {
+				name, err := filepath.Rel(dir, path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				opened = append(opened, filepath.ToSlash(name))
+				return transcript.Head{ID: path, Keys: []string{"session"}, Folder: strings.TrimSuffix(path, ".jsonl")}
+			}}
+		families, problems := transcript.Find(l, filepath.Join(dir, "one.jsonl"))
+		slices.Sort(opened)
+		if len(families) != 1 || len(problems) != 0 || !slices.Equal(opened, want) {
+			t.Errorf("next to it %q: opened %v, want %v; %d families, %v", pattern, opened, want, len(families), problems)
+		}
 	}
 }
 
