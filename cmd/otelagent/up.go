@@ -186,7 +186,6 @@ func (a *app) up(ctx context.Context, f *upFlags) error {
 	if f.addr != viewerOff && (f.Config == "" || f.viewerWanted || len(a.dbs) > 0) {
 		db, err := a.open(ctx)
 		if err == nil {
-			defer db.close()
 			err = a.startViewer(ctx, g, f, db)
 		}
 		if err != nil {
@@ -210,10 +209,13 @@ func (a *app) up(ctx context.Context, f *upFlags) error {
 	return g.Wait()
 }
 
-// startViewer starts a viewer that ends with ctx. Where another program has the default address, the collector runs
-// without a viewer.
+// startViewer starts a viewer that ends with ctx, and then closes the database: the collector closes it last, so that
+// all of it is in one file. Where another program has the default address, the collector runs without a viewer.
 func (a *app) startViewer(ctx context.Context, g *errgroup.Group, f *upFlags, db *database) error {
 	url, serve, err := f.viewerOptions.open(ctx, a, db, f.readOnly && a.tenant != "")
+	if err != nil {
+		db.close()
+	}
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE) && !f.viewerWanted:
 		a.say("no viewer: %s is already in use, perhaps by another one; --viewer 127.0.0.1:0 takes a free port", f.addr)
@@ -225,7 +227,10 @@ func (a *app) startViewer(ctx context.Context, g *errgroup.Group, f *upFlags, db
 	default:
 		a.say("the viewer is on %s", url)
 	}
-	g.Go(serve)
+	g.Go(func() error {
+		defer db.close()
+		return serve()
+	})
 	return nil
 }
 

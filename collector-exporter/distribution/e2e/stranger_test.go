@@ -409,7 +409,7 @@ func testHarmful(t *testing.T, ours, between string, sent []ptrace.Traces, want 
 		{name: "limits attributes of events", processor: transform("spanevent", "limit(spanevent.attributes, 1, [])"),
 			sessions: true, defects: []spans.DefectCode{spans.DefectBlockMissing}},
 		{name: "limits attributes of spans", processor: transform("span", "limit(span.attributes, 8, [])"),
-			defects: []spans.DefectCode{spans.DefectBlockMissing, spans.DefectRunSpanMissing},
+			sessions: true, defects: []spans.DefectCode{spans.DefectBlockMissing, spans.DefectRunSpanMissing},
 			rejects: []string{"bad_run_start", "no_session_id"}},
 		{name: "renames spans", processor: transform("span", `set(span.name, "POST /v1/messages")`),
 			sessions: true, same: true},

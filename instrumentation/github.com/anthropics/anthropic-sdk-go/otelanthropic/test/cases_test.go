@@ -38,7 +38,8 @@ type app struct {
 	stream bool
 	of     *otelanthropic.Instrumentation
 	client anthropic.Client
-	stop   bool // at the first piece of a stream
+	stop   bool   // at the first piece of a stream
+	event  func() // at each piece of a stream; nil: nothing
 	reply  func(int, provider.Request) provider.Reply
 }
 
@@ -120,6 +121,9 @@ func (a *app) ask(ctx context.Context, c *conversation, question string, compact
 			for _, err := range events {
 				if err != nil {
 					return err
+				}
+				if a.event != nil {
+					a.event()
 				}
 				if a.stop {
 					return nil
@@ -223,8 +227,14 @@ var cases = []struct {
 		run: func(t *testing.T, a *app) {
 			ctx, cancel := context.WithCancel(t.Context())
 			a.reply = func(int, provider.Request) provider.Reply {
-				return provider.Reply{Text: "A long answer.", Pause: func(ctx context.Context) { cancel(); <-ctx.Done() }}
+				return provider.Reply{Text: "A long answer.", Pause: func(ctx context.Context) {
+					if !a.stream { // a stream is cancelled when its first event is there
+						cancel()
+					}
+					<-ctx.Done()
+				}}
 			}
+			a.event = cancel
 			if a.ask(ctx, &conversation{}, "Weather?", false) == nil {
 				t.Error("no error")
 			}
