@@ -182,6 +182,29 @@ session
 		only: func(l *loop) bool { return !l.stream }, // of a stream it is a matter of time what arrived
 	},
 	{
+		name:    "a stream that the caller cancels, and neither reads nor closes",
+		replies: []provider.Reply{{Text: "21 degrees", Pause: func(ctx context.Context) { <-ctx.Done() }}},
+		run: func(w *world) {
+			ctx, cancel := context.WithCancel(w.Context())
+			w.user("How warm is it?")
+			if _, err := w.send(ctx); err != nil { //nolint:bodyclose // the case
+				w.Fatal(err)
+			}
+			cancel()
+			for until := time.Now().Add(10 * time.Second); !strings.Contains(w.pipeline.Outline(), "cancelled"); {
+				if time.Sleep(time.Millisecond); time.Now().After(until) {
+					w.Fatal("the turn is still open")
+				}
+			}
+		},
+		only: isStreamed,
+		want: `
+session
+  run weatherman cancelled "context canceled"
+    turn 0 user failed cancelled "context canceled"
+`,
+	},
+	{
 		name:    "cancellation in a tool",
 		replies: []provider.Reply{weather},
 		run: func(w *world) {

@@ -31,6 +31,7 @@ type body struct {
 	text   chunks             // one that is not streamed
 	stream writer.ReplyReader // one that is
 	over   bool               // the reply was recorded
+	stop   func() bool        // waiting for the end of the request's context
 	first  time.Duration
 }
 
@@ -43,6 +44,10 @@ func newBody(e *exchange, res *http.Response) *body {
 	if b.status >= http.StatusMultipleChoices && b.again { // which the client may do without reading the body
 		e.end(writer.TurnResult{Failed: true, Error: b.statusText()}, true)
 	}
+	b.mu.Lock() // until stop is there
+	defer b.mu.Unlock()
+	// Some clients neither read nor close the response of a request that they cancelled.
+	b.stop = context.AfterFunc(e.ctx, func() { b.took(nil, e.ctx.Err()) })
 	return b
 }
 
@@ -151,6 +156,7 @@ func (b *body) finish(err error) {
 			res.Usage.LowerBound = true
 		}
 	}
+	b.stop()
 	b.exchange.end(res, again)
 	b.text.release()
 	b.over, b.stream = true, writer.ReplyReader{}
