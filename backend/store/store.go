@@ -190,3 +190,27 @@ type Query struct {
 	// Limit bounds how many are yielded; zero or less means no bound.
 	Limit int
 }
+
+// ReadFirst reads all of seq before it yields the first value, so that a caller who takes its time with each holds
+// nothing of the store open. Before each value usable says whether the store still answers. Stores use it for lists.
+func ReadFirst[T any](seq iter.Seq2[T, error], usable func() error) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		var all []T
+		for v, err := range seq {
+			if err != nil {
+				yield(v, err)
+				return
+			}
+			all = append(all, v)
+		}
+		for _, v := range all {
+			if err := usable(); err != nil {
+				yield(*new(T), err)
+				return
+			}
+			if !yield(v, nil) {
+				return
+			}
+		}
+	}
+}

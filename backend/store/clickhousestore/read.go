@@ -50,28 +50,11 @@ func each[T any](ctx context.Context, s *Store, what, columns, rest string, scan
 	}
 }
 
-// list is each for lists: it reads all before it yields the first. A server ends a response that is not read for some
-// time, and the caller may take its time with each session.
+// list is each for lists (store.ReadFirst): a server ends a response that is not read for some time.
 func list[T any](ctx context.Context, s *Store, what, columns, rest string, scan func(*reader) T) iter.Seq2[T, error] {
-	return func(yield func(T, error) bool) {
-		var all []T
-		for v, err := range each(ctx, s, what, columns, rest, scan) {
-			if err != nil {
-				yield(v, err)
-				return
-			}
-			all = append(all, v)
-		}
-		for _, v := range all {
-			if err := s.usable(ctx); err != nil {
-				yield(*new(T), s.failed(ctx, what, err))
-				return
-			}
-			if !yield(v, nil) {
-				return
-			}
-		}
-	}
+	return store.ReadFirst(each(ctx, s, what, columns, rest, scan), func() error {
+		return s.failed(ctx, what, s.usable(ctx))
+	})
 }
 
 // state is what says whether a session is there: who Put to it, and what of that was deleted.

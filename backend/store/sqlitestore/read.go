@@ -86,29 +86,15 @@ func (s *Store) mostRows() int64 {
 	return size / rowBytes
 }
 
-// list is each for lists: it reads all before it yields the first, and so holds no reader while the caller acts on one
-// of them.
+// list is each for lists (store.ReadFirst).
 func list[T any](ctx context.Context, s *Store, what, query string, args []any,
 	scan func(*sql.Rows) (T, error)) iter.Seq2[T, error] {
-	return func(yield func(T, error) bool) {
-		var all []T
-		for v, err := range each(ctx, s, what, query, args, scan) {
-			if err != nil {
-				yield(v, err)
-				return
-			}
-			all = append(all, v)
+	return store.ReadFirst(each(ctx, s, what, query, args, scan), func() error {
+		if err := s.usable(ctx); err != nil {
+			return fmt.Errorf("sqlitestore: %s: %w", what, err)
 		}
-		for _, v := range all {
-			if err := s.usable(ctx); err != nil {
-				yield(*new(T), fmt.Errorf("sqlitestore: %s: %w", what, err))
-				return
-			}
-			if !yield(v, nil) {
-				return
-			}
-		}
-	}
+		return nil
+	})
 }
 
 const whichSession = `(SELECT session FROM sessions WHERE tenant = ?1 AND id = ?2)`
