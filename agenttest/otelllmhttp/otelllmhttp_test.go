@@ -187,7 +187,7 @@ session
 		run: func(w *world) {
 			ctx, cancel := context.WithCancel(w.Context())
 			w.user("How warm is it?")
-			if _, err := w.send(ctx); err != nil { //nolint:bodyclose // the case
+			if _, err := w.send(ctx); err != nil {
 				w.Fatal(err)
 			}
 			cancel()
