@@ -3,6 +3,7 @@ package otelagent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/otelagent/otelagent/internal/writer"
@@ -106,10 +107,10 @@ func (r *Run) End(res RunResult) {
 
 // outcome returns what is stated, else failed or cancelled where err says so.
 func outcome[O ~string](stated O, err error, failed, cancelled O) O {
-	switch {
+	switch _, isCancelled := describe(err); {
 	case stated != "" || err == nil:
 		return stated
-	case errors.Is(err, context.Canceled):
+	case isCancelled:
 		return cancelled
 	}
 	return failed
@@ -117,8 +118,20 @@ func outcome[O ~string](stated O, err error, failed, cancelled O) O {
 
 // text returns what an error says; empty for nil.
 func text(err error) string {
+	text, _ := describe(err)
+	return text
+}
+
+// describe returns what an error says, and whether it is a cancellation. Of one whose methods panic, as those of a nil
+// pointer do, it returns the type.
+func describe(err error) (text string, cancelled bool) {
 	if err == nil {
-		return ""
+		return "", false
 	}
-	return err.Error()
+	defer func() {
+		if recover() != nil {
+			text = fmt.Sprintf("%T", err)
+		}
+	}()
+	return err.Error(), errors.Is(err, context.Canceled)
 }

@@ -47,9 +47,10 @@ type TurnResult struct {
 }
 
 func (r *TurnResult) full() writer.TurnResult {
+	said, cancelled := describe(r.Err)
 	return writer.TurnResult{End: moment(r.End), Model: r.Model, ResponseID: r.ResponseID, StopReason: r.StopReason,
 		Usage: r.Usage, Cost: r.Cost, Currency: r.Currency, FirstChunk: r.FirstChunk, Output: r.Output,
-		Failed: r.Err != nil, Cancelled: errors.Is(r.Err, context.Canceled), Error: text(r.Err)}
+		Failed: r.Err != nil, Cancelled: cancelled, Error: said}
 }
 
 // Request is what the model received in one attempt of a turn. The tracer finds system prompt, tools, messages and

@@ -32,7 +32,7 @@ const withheldByPanic = `"[redacted: the redactor failed]"`
 
 // redact returns what may be sent of p, and in how many places it was changed.
 func (c *Config) redact(p spans.Redactable) (body []byte, changed int) {
-	if c.Redactor == nil {
+	if c.Redactor == nil || p.Body == nil {
 		return p.Body, 0
 	}
 	defer func() {

@@ -74,7 +74,8 @@ func (h *handle) factsID(facts []Fact) string {
 		}
 		fields = append(fields, h.subject(f.Subject), f.Key, at)
 		if h.capture != spans.CaptureNone {
-			fields = append(fields, string(f.Value))
+			body, _ := h.tracer.config.redact(f.piece())
+			fields = append(fields, string(body))
 		}
 	}
 	return "facts/" + strconv.FormatUint(binary.BigEndian.Uint64(hashed(fields...)), 16)
@@ -91,12 +92,17 @@ func (h *handle) subject(s string) string {
 	return cleanID(s)
 }
 
+// piece returns the value as a redactor sees it.
+func (f *Fact) piece() spans.Redactable {
+	return spans.Redactable{Body: f.Value, JSON: true, Place: spans.PlaceFact}
+}
+
 // fact adds one fact as an event.
 func (h *handle) fact(f *Fact, at Moment) {
 	kv := []attribute.KeyValue{spans.FactSubjectKey.String(h.subject(f.Subject)),
 		spans.FactKeyKey.String(cutName(f.Key, 128)), spans.EventSeqKey.Int64(h.next(at))}
 	if f.Value != nil && h.capturing() {
-		id, _ := h.content.reference(h.origin, spans.Redactable{Body: f.Value, JSON: true, Place: spans.PlaceFact})
+		id, _ := h.content.reference(h.origin, f.piece())
 		kv = append(kv, spans.FactValueKey.String(id.String()))
 	}
 	h.span.AddEvent(spans.EventFact, trace.WithAttributes(kv...), trace.WithTimestamp(at.Time))

@@ -276,6 +276,10 @@ func (h *handle) finish(at Moment, a *attrs, failed spans.ErrorType) (end Moment
 		return Moment{}, false
 	}
 	h.ended = true
+	if t := h.scope.turn; t.node() == h {
+		cause := failed
+		t.scope.run.cause.Store(&cause)
+	}
 	at = at.sound()
 	if !h.content.empty() || !h.began.IsZero() {
 		at = at.now()

@@ -99,11 +99,11 @@ func label(key attribute.Key, value string) string {
 }
 
 // sample records n under the labels that the metric has, of those given and more. Empty labels are left out. A negative
-// count that is not of an up-down counter, and one above 1e12, is dropped.
+// count that is not of an up-down counter, one above 1e12, and what is no number is dropped.
 func (m *metrics) sample(ctx context.Context, name string, n float64, given []attribute.KeyValue,
 	more ...attribute.KeyValue) {
 	i, ok := m.instruments[name]
-	if !ok || n > maxSample || n < 0 && name != spans.MetricRunActive {
+	if counts := 0 <= n && n <= maxSample; !ok || !counts && name != spans.MetricRunActive {
 		return
 	}
 	kv := make([]attribute.KeyValue, 0, len(given)+len(more))

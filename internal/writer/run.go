@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -41,7 +42,9 @@ type Run struct {
 	nextTurn    int64
 	turns       ordinals // by index, only with derived ids
 	compactions ordinals
-	shown       ordinals // ids of the tool calls whose spans show their results
+
+	shownMu sync.Mutex // taken while a memory is locked, and held for moments only
+	shown   ordinals   // ids of the tool calls whose spans show their results
 }
 
 // StartRun starts a run and returns a context in which its turns, and runs that it spawns, are to be started.

@@ -309,7 +309,6 @@ func (t *Turn) End(res TurnResult) {
 			t.errorView(&a)
 		}
 	}
-	t.scope.run.cause.Store(&failed)
 	if end, measure := t.finish(res.End, &a, failed); measure {
 		t.measureEnd(&res, failed != "", end)
 	}

@@ -47,8 +47,8 @@ func (t *Turn) inputViews(q *outgoing, h *history, a *attrs) {
 
 // showsResult records that the span of a call shows its result, so that no preview of a request repeats it.
 func (r *Run) showsResult(callID string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.shownMu.Lock()
+	defer r.shownMu.Unlock()
 	if callID != "" {
 		r.shown.next(callID)
 	}
@@ -56,8 +56,8 @@ func (r *Run) showsResult(callID string) {
 
 // hasResult reports whether the span of a call shows its result.
 func (r *Run) hasResult(callID string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.shownMu.Lock()
+	defer r.shownMu.Unlock()
 	return r.shown[callID] > 0
 }
 

@@ -1,0 +1,126 @@
+package adapter_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	api "go.opentelemetry.io/otel/trace"
+
+	"github.com/otelagent/otelagent/internal/writer"
+	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// A run takes messages and notes while one of its turns records a request with the results of tools.
+func TestRunAndRequestDoNotWaitForEachOther(t *testing.T) {
+	run, _ := start(t)
+	var wg sync.WaitGroup
+	done := make(chan struct{})
+	for i := range 2 {
+		wg.Go(func() {
+			for j := range 1000 {
+				_, turn := run.StartTurn(t.Context(), writer.TurnInfo{})
+				turn.Request(writer.Request{Payload: fmt.Appendf(nil,
+					`{"messages":[{"role":"tool","tool_call_id":"c%d","content":"%d"}]}`, j, i)})
+				turn.End(writer.TurnResult{})
+			}
+		})
+		wg.Go(func() {
+			for i := range 3000 {
+				run.AddMessage(writer.Message{Raw: fmt.Appendf(nil, `{"n":%d}`, i)})
+			}
+		})
+	}
+	go func() { wg.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-time.After(30 * time.Second):
+		t.Fatal("the calls wait for each other")
+	}
+}
+
+// A deferred second End does not change how the run fails.
+func TestSecondEndKeepsTheCause(t *testing.T) {
+	all := traced(t, nil, public(func(ctx context.Context, tracer *otelagent.Tracer) {
+		ctx, run := tracer.StartRun(ctx, otelagent.RunInfo{})
+		_, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
+		turn.End(otelagent.TurnResult{Err: errors.New("overloaded")})
+		turn.End(otelagent.TurnResult{})
+		run.End(otelagent.RunResult{Err: errors.New("overloaded")})
+	}))
+	for _, s := range all {
+		if got := strOf(s, spans.ErrorTypeKeyKey); got != string(spans.ErrorTypeProvider) {
+			t.Errorf("%s: error.type %q, want that of the turn", s.Name, got)
+		}
+	}
+}
+
+// badError is an error whose methods panic, as those of a nil pointer do.
+type badError struct{ text string }
+
+func (e *badError) Error() string { return e.text }
+
+func (e *badError) Is(error) bool { return e.text == "" }
+
+// A panic of an error that the host passes stays in the adapter.
+func TestErrorsThatPanic(t *testing.T) {
+	var err *badError
+	all := traced(t, []otelagent.Option{capturing}, public(func(ctx context.Context, tracer *otelagent.Tracer) {
+		ctx, run := tracer.StartRun(ctx, otelagent.RunInfo{})
+		tctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
+		_, tool := turn.StartTool(tctx, otelagent.ToolCall{})
+		turn.StartPermission(tctx, "bash", "").End(otelagent.Decision{Err: err})
+		tool.End(otelagent.ToolResult{Err: err})
+		_, compaction := run.StartCompaction(tctx, otelagent.CompactionInfo{})
+		compaction.End(otelagent.CompactionResult{Err: err})
+		turn.Reply(otelagent.TurnResult{Err: err})
+		turn.Discard(0, otelagent.TurnResult{Err: err})
+		turn.End(otelagent.TurnResult{Err: err})
+		run.End(otelagent.RunResult{Err: err})
+	}))
+	if len(all) != 5 {
+		t.Errorf("%d spans, want 5", len(all))
+	}
+}
+
+// A cost that is no number is not added up.
+func TestCostThatIsNoNumber(t *testing.T) {
+	got := measure(t, func(tracer *writer.Tracer) {
+		ctx, run := tracer.StartRun(t.Context(), writer.RunInfo{})
+		for _, cost := range []float64{1, math.NaN(), math.Inf(1), math.Inf(-1)} {
+			_, turn := run.StartTurn(ctx, writer.TurnInfo{})
+			turn.End(writer.TurnResult{Cost: &cost, Currency: "USD"})
+		}
+	})
+	sum, _ := got[spans.MetricTurnCost].(metricdata.Sum[float64])
+	if len(sum.DataPoints) != 1 || sum.DataPoints[0].Value != 1 {
+		t.Errorf("%+v, want 1", sum.DataPoints)
+	}
+}
+
+// The ids of facts follow from their values as they may be sent.
+func TestIDsOfFactsAreRedacted(t *testing.T) {
+	word := otelagent.WithRedactor(redactorFunc(func(p spans.Redactable) ([]byte, int) {
+		return []byte(strings.NewReplacer("SECRET", "*", "PRIVATE", "*").Replace(string(p.Body))), 1
+	}))
+	ids := map[string]bool{}
+	for _, value := range []string{`"SECRET"`, `"PRIVATE"`} {
+		all := traced(t, []otelagent.Option{capturing, writer.WithDerivedIDs, word}, func(
+			ctx context.Context, tracer *writer.Tracer, _ api.Tracer,
+		) {
+			tracer.StateFacts(ctx, writer.RunInfo{SessionID: "s"}, writer.Fact{Subject: "session", Key: "title",
+				Value: []byte(value), At: writer.Moment{Time: stamp(0)}})
+		})
+		ids[all[0].SpanContext.SpanID().String()] = true
+	}
+	if len(ids) != 1 {
+		t.Error("an id differs by what is not sent")
+	}
+}
