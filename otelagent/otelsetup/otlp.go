@@ -101,21 +101,32 @@ func (c *config) openMetrics(ctx context.Context) (sdkmetric.Exporter, error) {
 	return otlpmetricgrpc.New(ctx, option(to, otlpmetricgrpc.WithEndpointURL)...)
 }
 
-// urlOf returns the URL of an endpoint for an exporter: http without a scheme, and over HTTP the path of the signal
-// without a path. Without an endpoint it is a collector on this machine, and empty where the exporter reads it from the
-// environment.
+// completeEndpoint makes a URL of the endpoint. The exporters log a wrong one, and send to their default.
+func (c *config) completeEndpoint() error {
+	if c.endpoint == "" {
+		return nil
+	}
+	if !strings.Contains(c.endpoint, "://") {
+		c.endpoint = "http://" + c.endpoint
+	}
+	u, err := url.Parse(c.endpoint)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return fmt.Errorf("endpoint %q: want http://HOST:PORT or https://HOST:PORT", c.endpoint)
+	}
+	return nil
+}
+
+// urlOf returns the URL of an endpoint for an exporter: over HTTP with the path of the signal where it has none.
+// Without an endpoint it is a collector on this machine, and empty where the exporter reads it from the environment.
 func urlOf(endpoint, env string, p Protocol, path string) string {
 	switch {
 	case endpoint != "":
 	case os.Getenv(env) != "" || os.Getenv(generalEnv) != "":
 		return ""
 	case p == HTTP:
-		endpoint = "localhost:4318"
+		endpoint = "http://localhost:4318"
 	default:
-		endpoint = "localhost:4317"
-	}
-	if !strings.Contains(endpoint, "://") {
-		endpoint = "http://" + endpoint
+		endpoint = "http://localhost:4317"
 	}
 	if u, err := url.Parse(endpoint); err == nil && p == HTTP && strings.Trim(u.Path, "/") == "" {
 		return u.JoinPath(path).String()

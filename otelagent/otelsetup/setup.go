@@ -125,6 +125,9 @@ type Providers struct {
 // not known, the error handler of OpenTelemetry is called, and there are no metrics.
 func Setup(ctx context.Context, opts ...Option) (*Providers, error) {
 	c := configOf(opts)
+	if err := c.completeEndpoint(); err != nil {
+		return nil, fmt.Errorf("otelsetup: %w", err)
+	}
 	res, err := c.resource(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("otelsetup: resource: %w", err)

@@ -239,6 +239,9 @@ func TestSetupErrors(t *testing.T) {
 		says       string
 	}{
 		{opt: otelsetup.WithProtocol("http/json"), says: `protocol "http/json" of traces`},
+		{opt: otelsetup.WithEndpoint("http://[::1:4317"), says: `endpoint "http://[::1:4317"`},
+		{opt: otelsetup.WithEndpoint("a host:4317"), says: `endpoint "http://a host:4317"`},
+		{opt: otelsetup.WithEndpoint("unix:///run/otel.sock"), says: "want http://HOST:PORT"},
 		{key: "OTEL_TRACES_EXPORTER", value: "zipkin", says: "zipkin"},
 		{opt: otelsetup.WithServiceName("a\xff"), says: "service.name is not UTF-8"}, // no batch could be sent
 		{opt: otelsetup.WithTenant("a\xff"), says: "otelagent.tenant is not UTF-8"},
