@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"testing"
 
+	"go.opentelemetry.io/otel"
 	metricnoop "go.opentelemetry.io/otel/metric/noop"
 	"go.opentelemetry.io/otel/trace/noop"
 
@@ -58,5 +59,29 @@ func TestConfig(t *testing.T) {
 	}{p, d{}}}
 	if c.complete(); c.Delivery == nil {
 		t.Error("a provider's own Delivery is not found")
+	}
+}
+
+// lossy is a provider that reports losses to those that register.
+type lossy struct {
+	noop.TracerProvider
+	registered *int
+}
+
+func (p lossy) OnLost(func(string)) { *p.registered++ }
+
+// A Tracer that is made before the global provider is installed learns of its losses too.
+func TestGlobalProviderInstalledLater(t *testing.T) {
+	tracer := NewTracer(Config{})
+	own := NewTracer(Config{TracerProvider: noop.NewTracerProvider()})
+	p := lossy{noop.NewTracerProvider(), new(int)}
+	otel.SetTracerProvider(p)
+	defer otel.SetTracerProvider(noop.NewTracerProvider())
+	for range 2 {
+		tracer.StartRun(t.Context(), RunInfo{})
+		own.StartRun(t.Context(), RunInfo{})
+	}
+	if *p.registered != 1 {
+		t.Errorf("registered %d times, want once", *p.registered)
 	}
 }

@@ -64,6 +64,7 @@ func (t *Tracer) startRun(ctx context.Context, info *RunInfo, group *GroupInfo) 
 	if t == nil {
 		return ctx, nil
 	}
+	t.listen()
 	r := &Run{copied: info.Copied, inferred: info.Inferred}
 	r.model, r.vendor = cleanName(info.Model), cleanName(info.Provider)
 	ctx = orBackground(ctx)

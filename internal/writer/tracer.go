@@ -3,6 +3,7 @@ package writer
 import (
 	"cmp"
 	"context"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel"
@@ -23,6 +24,8 @@ type Tracer struct {
 	metrics  *metrics
 	config   Config
 	sessions *sessions
+	global   bool        // spans go to the global provider
+	listens  atomic.Bool // for losses
 }
 
 // Config configures a Tracer. The zero value sends no content, to the global providers.
@@ -109,17 +112,28 @@ func (c *Config) complete() {
 
 // NewTracer returns a Tracer. It never fails and never returns nil.
 func NewTracer(c Config) *Tracer {
+	global := c.TracerProvider == nil
 	c.complete()
 	t := &Tracer{
+		global:   global,
 		otel:     c.TracerProvider.Tracer(ScopeName),
 		metrics:  newMetrics(&c),
 		config:   c,
 		sessions: newSessions(c.MaxBlockIDs),
 	}
-	if c.Delivery != nil {
-		c.Delivery.OnLost(t.sessions.lost)
-	}
+	t.listen()
 	return t
+}
+
+// listen registers with what reports losses, once. A global provider may be installed after the Tracer is made.
+func (t *Tracer) listen() {
+	d := t.config.Delivery
+	if d == nil && t.global {
+		d, _ = otel.GetTracerProvider().(Delivery)
+	}
+	if d != nil && t.listens.CompareAndSwap(false, true) {
+		d.OnLost(t.sessions.lost)
+	}
 }
 
 // Late counts an event that came for a run that had ended, or for none.
