@@ -1,8 +1,10 @@
 package otelagent
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -156,8 +158,11 @@ func (t *Turn) End(res TurnResult) {
 func turnResult(r *writer.TurnResult) TurnResult {
 	res := TurnResult{Model: r.Model, ResponseID: r.ResponseID, StopReason: r.StopReason, Usage: r.Usage, Cost: r.Cost,
 		Currency: r.Currency, FirstChunk: r.FirstChunk, Output: r.Output, End: r.End.Time}
-	if r.Failed {
-		res.Err = errors.New(r.Error)
+	switch text := cmp.Or(r.Error, r.StopReason, "the reply is an error"); {
+	case r.Cancelled:
+		res.Err = fmt.Errorf("%s: %w", text, context.Canceled)
+	case r.Failed:
+		res.Err = errors.New(text)
 	}
 	return res
 }

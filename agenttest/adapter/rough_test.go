@@ -124,3 +124,19 @@ func TestIDsOfFactsAreRedacted(t *testing.T) {
 		t.Error("an id differs by what is not sent")
 	}
 }
+
+// The error of a reply says that it was cancelled, and is never empty.
+func TestErrorsOfReplies(t *testing.T) {
+	for body, cancelled := range map[string]bool{
+		`{"object":"response","status":"cancelled","output":[]}`:   true,
+		`{"object":"response","status":"failed","output":[]}`:      false,
+		`{"role":"assistant","content":[],"stopReason":"aborted"}`: true,
+		`{"error":{}}`: false,
+		`{"error":{"type":"overloaded_error","message":"Overloaded"}}`: false,
+	} {
+		res, err := otelagent.ParseReply([]byte(body))
+		if err != nil || res.Err == nil || res.Err.Error() == "" || errors.Is(res.Err, context.Canceled) != cancelled {
+			t.Errorf("%s: %q, %v", body, res.Err, err)
+		}
+	}
+}

@@ -82,6 +82,11 @@ var variants = []string{
 	"the first choice", `{"choices":[{"index":1,"message":{"content":"b"}},{"index":0,"message":{"content":"a"}}]}`,
 	"a chunk with the message, and data in two lines",
 	"data: {\"choices\":[{\"message\":\ndata: {\"content\":\"a\"},\"finish_reason\":\"stop\"}]}",
+	"a finish reason that is empty until the end, and a cut",
+	"data: {\"choices\":[{\"delta\":{\"content\":\"a\"},\"finish_reason\":\"\"}]}\n\n",
+	"a finish reason that is empty after the end",
+	"data: {\"choices\":[{\"delta\":{\"content\":\"a\"},\"finish_reason\":\"stop\"}]}\n\n" +
+		"data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"\"}],\"usage\":{\"prompt_tokens\":3}}\n\ndata: [DONE]\n\n",
 	"nothing", ``, "no members", `{}`, "a text", `hello`, "cut", `{"a":`, "no JSON", `{"a":}`, "no events", `[]`,
 	"a number as an event", `[1]`, "choices that are no array", `{"choices":{}}`, "a choice", `{"choices":[7]}`,
 	"a message", `{"choices":[{"message":"hi"}]}`, "a model", `{"model":5,"choices":[]}`,

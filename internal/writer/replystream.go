@@ -220,7 +220,7 @@ func (r *ReplyReader) chat(o *object.Object) {
 		return
 	}
 	to := r.root.child("choices").element(0)
-	if v := choice.Raw("finish_reason"); v != nil {
+	if v := choice.Literal("finish_reason"); len(v) > len(`""`) { // servers have it empty before the end
 		to.child("finish_reason").put(v)
 		r.done = true
 	}
