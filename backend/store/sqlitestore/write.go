@@ -1,7 +1,6 @@
 package sqlitestore
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -53,32 +52,22 @@ func (s *Store) scan(ctx context.Context, query string, args []any, to ...any) e
 // columns of rows, in the order in which appendArgs gives them.
 var columns = []string{"session", "span", "trace", "known", "end_ns", "canonical"}
 
-// rowsAtOnce is how many rows of a session one statement inserts, where there are as many.
-const rowsAtOnce = 16
-
 // keyColumns is how many of columns are the primary key.
 const keyColumns = 3
 
-// insertRows inserts n rows. Of two with one key it keeps the row that session.Supersedes prefers: blobs compare as Go
+// insertRow inserts a row. Of two with one key it keeps the row that session.Supersedes prefers: blobs compare as Go
 // compares bytes. Canonical bytes are unpacked only where all before them is equal.
-func insertRows(n int) string {
+var insertRow = func() string {
 	var set []string
 	for _, c := range columns[keyColumns:] {
 		set = append(set, c+"=excluded."+c)
 	}
-	values := "(?" + strings.Repeat(",?", len(columns)-1) + ")"
-	return "INSERT INTO rows (" + strings.Join(columns, ",") + ") VALUES " + values + strings.Repeat(","+values, n-1) +
-		" ON CONFLICT DO UPDATE SET " + strings.Join(set, ",") +
+	return "INSERT INTO rows (" + strings.Join(columns, ",") + ") VALUES (?" + strings.Repeat(",?", len(columns)-1) +
+		") ON CONFLICT DO UPDATE SET " + strings.Join(set, ",") +
 		" WHERE (excluded.known, excluded.end_ns) > (rows.known, rows.end_ns)" +
 		" OR (excluded.known, excluded.end_ns) = (rows.known, rows.end_ns)" +
 		" AND " + canonicalFunc + "(excluded.canonical) > " + canonicalFunc + "(rows.canonical)"
-}
-
-// Statements of a Put.
-var (
-	oneRow   = insertRows(1)
-	someRows = insertRows(rowsAtOnce)
-)
+}()
 
 const (
 	// A new session counts as projected at the number between this mark and the one before, which is never given out,
@@ -113,14 +102,19 @@ func (s *Store) Put(ctx context.Context, b session.Batch) error {
 	}
 	var counts store.Counts
 	err = s.write(ctx, "put", func(inner context.Context) error {
-		w := putter{ctx: inner, s: s, prepared: packed, sessions: map[session.Key]*touched{},
+		w := putter{ctx: inner, s: s, sessions: map[session.Key]*touched{},
 			traces: map[sessionTrace]struct{}{},
 			packs:  packer{ctx: inner, s: s}}
 		if err := s.scan(inner, nextMark, nil, &w.mark); err != nil {
 			return err
 		}
-		if err := w.rows(ctx, b.Rows); err != nil {
-			return err
+		for i := range b.Rows {
+			if i%checkEvery == 0 && ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if err := w.row(&b.Rows[i], &packed[i]); err != nil {
+				return fmt.Errorf("row %d: %w", i, err)
+			}
 		}
 		for i := range b.Blocks {
 			if i%checkEvery == 0 && ctx.Err() != nil {
@@ -171,10 +165,9 @@ func prepare(ctx context.Context, b session.Batch) ([]preparedRow, error) {
 
 // putter writes one batch, inside a transaction.
 type putter struct {
-	ctx      context.Context
-	s        *Store
-	prepared []preparedRow
-	mark     int64
+	ctx  context.Context
+	s    *Store
+	mark int64
 
 	sessions map[session.Key]*touched
 	lastKey  session.Key
@@ -243,60 +236,22 @@ func (w *putter) trace(t sessionTrace) error {
 	return err
 }
 
-// rows inserts rows session by session, until ctx ends.
-func (w *putter) rows(ctx context.Context, rows []session.Row) error {
-	list := make([]ofSession, len(rows))
-	for i := range rows {
-		t, err := w.session(rows[i].Session)
-		if err != nil {
-			return fmt.Errorf("row %d: %w", i, err)
-		}
-		list[i] = ofSession{i, t}
+// row inserts a row.
+func (w *putter) row(r *session.Row, p *preparedRow) error {
+	t, err := w.session(r.Session)
+	if err != nil {
+		return err
 	}
-	slices.SortStableFunc(list, func(a, b ofSession) int { return cmp.Compare(a.session.id, b.session.id) })
-	for n := 0; len(list) > 0; list = list[n:] {
-		for n = 1; n < min(len(list), rowsAtOnce) && list[n].session == list[0].session; n++ {
-		}
-		if n < rowsAtOnce {
-			n = 1
-		}
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if err := w.insert(rows, list[:n]); err != nil {
-			return fmt.Errorf("row %d: %w", list[0].row, err)
-		}
+	if err := w.trace(sessionTrace{r.Trace, t.id}); err != nil {
+		return err
 	}
-	return nil
-}
-
-// ofSession is the index of a row, and its session.
-type ofSession struct {
-	row     int
-	session *touched
-}
-
-// insert inserts one row, or rowsAtOnce of one session.
-func (w *putter) insert(rows []session.Row, list []ofSession) error {
-	t, size := list[0].session, 0
-	w.args = w.args[:0]
-	for _, x := range list {
-		if err := w.trace(sessionTrace{rows[x.row].Trace, t.id}); err != nil {
-			return err
-		}
-		w.args = appendArgs(w.args, &rows[x.row], t.id, w.prepared[x.row].packed)
-		size += w.prepared[x.row].size
-	}
-	insert := oneRow
-	if len(list) > 1 {
-		insert = someRows
-	}
-	res, err := w.s.exec(w.ctx, insert, w.args...)
+	w.args = appendArgs(w.args[:0], r, t.id, p.packed)
+	res, err := w.s.exec(w.ctx, insertRow, w.args...)
 	if err != nil {
 		return err
 	}
 	kept, err := res.RowsAffected()
-	t.bytes += size * int(kept) / len(list)
+	t.bytes += p.size * int(kept)
 	return err
 }
 
