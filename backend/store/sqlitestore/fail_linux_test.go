@@ -112,4 +112,12 @@ func TestDenied(t *testing.T) {
 	if got := open(filepath.Join(mine, "new", "x.db")); got != "false <nil>\n" {
 		t.Errorf("Open of a new file: %s", got)
 	}
+	readable := filepath.Join(mine, "readable.db") // as a copy in a folder of somebody else is
+	if err := os.Chmod(mine, 0o555); err != nil {
+		t.Fatal(err)
+	}
+	defer os.Chmod(mine, 0o700)
+	if got := open("read " + readable); got != "false <nil>\n" {
+		t.Errorf("OpenReadOnly in a folder that cannot be written to: %s", got)
+	}
 }

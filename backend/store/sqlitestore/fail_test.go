@@ -20,7 +20,11 @@ import (
 const openEnv = "SQLITESTORE_TEST_OPEN"
 
 func openOnce(path string) {
-	s, err := Open(context.Background(), path)
+	open := Open
+	if rest, ok := strings.CutPrefix(path, "read "); ok {
+		path, open = rest, OpenReadOnly
+	}
+	s, err := open(context.Background(), path)
 	if err == nil {
 		err = s.Close()
 	}

@@ -204,7 +204,8 @@ func (s *Store) openReader(ctx context.Context) error {
 	}
 	s.readers.SetMaxIdleConns(idleReaders)
 	none, err := empty(ctx, s.readers)
-	if _, noLog := os.Stat(s.path + "-wal"); code(err) == sqlite3.SQLITE_CANTOPEN && noLog != nil {
+	noRights := code(err) == sqlite3.SQLITE_CANTOPEN || code(err) == sqlite3.SQLITE_READONLY
+	if _, noLog := os.Stat(s.path + "-wal"); noRights && noLog != nil {
 		// A directory that cannot be written to, and no writer: the file is all there is.
 		_ = s.readers.Close()
 		if s.readers, err = sql.Open("sqlite", s.uri("ro")+"&immutable=1"); err != nil {
