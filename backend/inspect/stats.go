@@ -50,7 +50,7 @@ var measures = []measure{
 	{"reasoning", "tokens a turn", func(g *stats.Group) *stats.Dist { return g.Reasoning }, Count},
 	{"turn", "duration, tools included", func(g *stats.Group) *stats.Dist { return g.Duration }, showDuration},
 	{"model call", "duration", func(g *stats.Group) *stats.Dist { return g.ModelCall }, showDuration},
-	{"first token", "time to it", func(g *stats.Group) *stats.Dist { return g.FirstChunk }, showDuration},
+	{"first token", "delay", func(g *stats.Group) *stats.Dist { return g.FirstChunk }, showDuration},
 	{"tool call", "duration", func(g *stats.Group) *stats.Dist { return g.ToolDuration }, showDuration},
 }
 
@@ -65,7 +65,7 @@ func quantiles(x *stats.Dist, show func(int64) string) []string {
 func (d *drawer) totals(g *stats.Group) {
 	sum := func(x *stats.Dist, what string) string { return suffixed(spent(g.LowerBound, x), " "+what) }
 	turns := plural(int(g.Turns), "turn") + prefixed(" in ", some(int(g.Sessions), "session"))
-	d.field("turns", turns, count(g.Utility, "of them utility calls"), failures(g), count(g.Retries, "retried attempts"),
+	d.field("turns", turns, count(g.Utility, "of them utility calls"), failures(g), some(int(g.Retries), "retried attempt"),
 		count(g.WithoutUsage, "without usage"))
 	d.field("tokens", sum(g.Input, "input"), sum(g.Output, "output"), sum(g.CacheRead, "cache read"),
 		sum(g.CacheWrite, "cache write"), sum(g.Reasoning, "reasoning"))
@@ -194,7 +194,7 @@ func (d *drawer) groups(r *stats.Report) {
 		g := &r.Groups[i]
 		d.line()
 		parts := []string{dim.of(string(r.By)+" ") + bold.of(cmp.Or(Clean(g.Name), "(unknown)")), some(int(g.Turns), "turn"),
-			red.of(failures(g)), count(g.Retries, "retried attempts"), some(int(g.ToolCalls), "tool call")}
+			red.of(failures(g)), some(int(g.Retries), "retried attempt"), some(int(g.ToolCalls), "tool call")}
 		if r.By == stats.ByTool {
 			parts = append(parts, outcomes(g.ToolOutcomes)...)
 		}
