@@ -185,7 +185,8 @@ func TestServeToken(t *testing.T) {
 	}
 }
 
-// Up shows what comes; where the address is taken that nobody asked for it goes on without, and says so.
+// Up shows what comes; where the address is taken that nobody asked for it goes on without, and says so. At its end the
+// database is one file, though a page listens.
 func TestUpViewer(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	defer http.DefaultClient.CloseIdleConnections()
@@ -219,14 +220,20 @@ func TestUpViewer(t *testing.T) {
 	opened, err := a.open(t.Context())
 	must(t, err)
 	var none errgroup.Group
-	err = a.startViewer(t.Context(), &none, &upFlags{viewerOptions: viewerOptions{addr: taken}}, opened)
+	err = a.startViewer(t.Context(), &none, &upFlags{addr: taken}, opened)
 	if opened.close(); err != nil || none.Wait() != nil ||
 		!strings.Contains(errs.String(), "no viewer: "+taken+" is already in use") {
 		t.Errorf("not asked for: %v: %s", err, errs.String())
 	}
+	page, err := http.Get(base + "api/v1/events")
+	must(t, err)
+	defer page.Body.Close()
 	cancel()
 	if code := wait(); code != exitOK {
 		t.Errorf("exit %d", code)
+	}
+	if left, _ := filepath.Glob(db + "-*"); len(left) > 0 {
+		t.Errorf("left next to the database: %v", left)
 	}
 }
 

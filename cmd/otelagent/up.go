@@ -31,7 +31,9 @@ type upFlags struct {
 	readOnly     bool
 	age, size    string
 	viewerWanted bool // by the user: its address must be free
-	viewerOptions
+	// addr is where the viewer listens, tokenFile holds the token of its readers.
+	addr, tokenFile string
+	jaeger, tempo   string
 }
 
 func (a *app) upCommand() *cobra.Command {
@@ -95,7 +97,13 @@ agent_session exporter.`,
 	flags.StringVar(&f.size, "max-size", "",
 		"erase the oldest sessions until the database is no larger than this `SIZE`: "+
 			"10GiB, 500MiB (default: no bound)")
-	f.viewerOptions.add(c)
+	flags.StringVar(&f.addr, "viewer", web.DefaultAddr, "`ADDRESS` of the viewer for a browser, or off")
+	flags.StringVar(&f.jaeger, "link-jaeger", "",
+		"`TEMPLATE` of links to Jaeger: http://127.0.0.1:16686/trace/{trace}")
+	flags.StringVar(&f.tempo, "link-tempo", "",
+		"`TEMPLATE` of links to Tempo or Grafana, with {trace} and, if wanted, {span} in it")
+	flags.StringVar(&f.tokenFile, "token-file", "", "`FILE` with the token that readers must send (default "+
+		"$"+envToken+"); required where other machines reach the address")
 	return c
 }
 
@@ -134,7 +142,13 @@ func (a *app) checkUp(f *upFlags, flags *pflag.FlagSet) (err error) {
 	}
 	wrong.address("--otlp-grpc", f.GRPC, "127.0.0.1:4317")
 	wrong.address("--otlp-http", f.HTTP, "127.0.0.1:4317")
-	f.viewerOptions.check(&wrong)
+	if f.addr != viewerOff {
+		wrong.address("--viewer", f.addr, web.DefaultAddr)
+	}
+	for flag, link := range map[string]string{"--link-jaeger": f.jaeger, "--link-tempo": f.tempo} {
+		err := web.CheckLink(link)
+		wrong.when(link != "" && err != nil, "%s: %v", flag, err)
+	}
 	f.viewerWanted = f.readOnly || flags.Changed("viewer")
 	_, err = loadRules(f.Redact)
 	wrong.note(err)
@@ -165,8 +179,14 @@ func (a *app) up(ctx context.Context, f *upFlags) error {
 		}
 		f.Database, f.Password, f.Log = at.dsn, os.Getenv(envPassword), a.stderr
 	}
+	var viewer errgroup.Group // it closes the database before the collector does, which then leaves one file
 	if !f.readOnly {
-		c, err := startCollector(ctx, f.collectorOptions)
+		running, stop := context.WithCancel(context.WithoutCancel(ctx))
+		context.AfterFunc(ctx, func() {
+			_ = viewer.Wait()
+			stop()
+		})
+		c, err := startCollector(running, f.collectorOptions)
 		if err != nil {
 			if ctx.Err() != nil {
 				return nil // stopped before it was up
@@ -186,7 +206,8 @@ func (a *app) up(ctx context.Context, f *upFlags) error {
 	if f.addr != viewerOff && (f.Config == "" || f.viewerWanted || len(a.dbs) > 0) {
 		db, err := a.open(ctx)
 		if err == nil {
-			err = a.startViewer(ctx, g, f, db)
+			err = a.startViewer(ctx, &viewer, f, db)
+			g.Go(viewer.Wait)
 		}
 		if err != nil {
 			g.Go(func() error { return err }) // which stops the collector
@@ -209,15 +230,17 @@ func (a *app) up(ctx context.Context, f *upFlags) error {
 	return g.Wait()
 }
 
-// startViewer starts a viewer that ends with ctx, and then closes the database: the collector closes it last, so that
-// all of it is in one file. Where another program has the default address, the collector runs without a viewer.
+// startViewer starts a viewer that ends with ctx, and then closes the database. Where another program has the default
+// address, the collector runs without a viewer.
 func (a *app) startViewer(ctx context.Context, g *errgroup.Group, f *upFlags, db *database) error {
-	url, serve, err := f.viewerOptions.open(ctx, a, db, f.readOnly && a.tenant != "")
+	url, serve, err := f.listen(ctx, a, db)
 	if err != nil {
 		db.close()
 	}
 	switch {
-	case errors.Is(err, syscall.EADDRINUSE) && !f.viewerWanted:
+	case errors.Is(err, syscall.EADDRINUSE) && f.viewerWanted:
+		return fmt.Errorf("%s is already in use, perhaps by another viewer; choose another address", f.addr)
+	case errors.Is(err, syscall.EADDRINUSE):
 		a.say("no viewer: %s is already in use, perhaps by another one; --viewer 127.0.0.1:0 takes a free port", f.addr)
 		return nil
 	case err != nil:
@@ -234,51 +257,23 @@ func (a *app) startViewer(ctx context.Context, g *errgroup.Group, f *upFlags, db
 	return nil
 }
 
-// envToken names the variable that holds the token that readers must show.
-const envToken = "OTELAGENT_TOKEN"
-
-// viewerOptions say where the viewer listens, and who may read.
-type viewerOptions struct {
-	addr, tokenFile string
-	jaeger, tempo   string
-}
-
-func (o *viewerOptions) add(c *cobra.Command) {
-	c.Flags().StringVar(&o.addr, "viewer", web.DefaultAddr, "`ADDRESS` of the viewer for a browser, or off")
-	c.Flags().StringVar(&o.jaeger, "link-jaeger", "",
-		"`TEMPLATE` of links to Jaeger: http://127.0.0.1:16686/trace/{trace}")
-	c.Flags().StringVar(&o.tempo, "link-tempo", "",
-		"`TEMPLATE` of links to Tempo or Grafana, with {trace} and, if wanted, {span} in it")
-	c.Flags().StringVar(&o.tokenFile, "token-file", "", "`FILE` with the token that readers must send (default "+
-		"$"+envToken+"); required where other machines reach the address")
-}
-
-// viewerOff in place of an address switches the viewer off.
-const viewerOff = "off"
-
-// check names everything that is wrong with the flags.
-func (o *viewerOptions) check(wrong *wrongs) {
-	if o.addr == viewerOff {
-		return
-	}
-	wrong.address("--viewer", o.addr, web.DefaultAddr)
-	for _, l := range [][2]string{{"--link-jaeger", o.jaeger}, {"--link-tempo", o.tempo}} {
-		if err := web.CheckLink(l[1]); l[1] != "" && err != nil {
-			wrong.addf("%s: %v", l[0], err)
-		}
-	}
-}
+const (
+	// envToken names the variable that holds the token that readers must show.
+	envToken = "OTELAGENT_TOKEN"
+	// viewerOff in place of an address switches the viewer off.
+	viewerOff = "off"
+)
 
 // token returns the token that readers must send; empty for none.
-func (o *viewerOptions) token(a *app) (string, error) {
+func (f *upFlags) token(a *app) (string, error) {
 	const least = 16 // characters, so that nobody guesses it
 	token, from := os.Getenv(envToken), "$"+envToken
-	if o.tokenFile != "" {
-		text, err := os.ReadFile(o.tokenFile)
+	if f.tokenFile != "" {
+		text, err := os.ReadFile(f.tokenFile)
 		if err != nil {
 			return "", err
 		}
-		if token, from = string(bytes.TrimSpace(text)), o.tokenFile; token == "" {
+		if token, from = string(bytes.TrimSpace(text)), f.tokenFile; token == "" {
 			return "", fmt.Errorf("%s is empty, want a token", from)
 		}
 		if at, err := os.Stat(from); err == nil && at.Mode().Perm()&0o077 != 0 && runtime.GOOS != "windows" {
@@ -292,20 +287,16 @@ func (o *viewerOptions) token(a *app) (string, error) {
 	return token, nil
 }
 
-// open listens, and returns the address for a browser and what serves it until ctx ends. Where the viewer listens on
+// listen listens, and returns the address for a browser and what serves it until ctx ends. Where the viewer listens on
 // every address, that is the loopback one. Browsers may use the name of a host in --viewer.
-func (o *viewerOptions) open(ctx context.Context, a *app, db *database, fixed bool) (
+func (f *upFlags) listen(ctx context.Context, a *app, db *database) (
 	url string, serve func() error, err error) {
-	token, err := o.token(a)
+	token, err := f.token(a)
 	if err != nil {
 		return "", nil, err
 	}
 	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "tcp", o.addr)
-	if errors.Is(err, syscall.EADDRINUSE) {
-		err = fmt.Errorf("%s is already in use, perhaps by another viewer; choose another address: %w", o.addr,
-			syscall.EADDRINUSE)
-	}
+	l, err := lc.Listen(ctx, "tcp", f.addr)
 	if err != nil {
 		return "", nil, err
 	}
@@ -316,15 +307,16 @@ func (o *viewerOptions) open(ctx context.Context, a *app, db *database, fixed bo
 	}()
 	if web.NeedsToken(l.Addr()) && token == "" {
 		return "", nil, fmt.Errorf("other machines reach %s, and whoever reaches it reads every session: "+
-			"give a token with --token-file or $%s (docs/security.md)", o.addr, envToken)
+			"give a token with --token-file or $%s (docs/security.md)", f.addr, envToken)
 	}
 	vo := web.Options{
-		Store: db.Store, Name: db.at.name, Version: versionText(), Tenant: db.Tenant, Fixed: fixed, Refresh: db.refresh,
-		Token: token, Links: map[string]string{"jaeger": o.jaeger, "tempo": o.tempo},
+		Store: db.Store, Name: db.at.name, Version: versionText(), Tenant: db.Tenant, Refresh: db.refresh,
+		Fixed: f.readOnly && a.tenant != "",
+		Token: token, Links: map[string]string{"jaeger": f.jaeger, "tempo": f.tempo},
 		Log: func(line string) { a.say("viewer: %s", line) },
 	}
 	maps.DeleteFunc(vo.Links, func(_, link string) bool { return link == "" })
-	if host, _, err := net.SplitHostPort(o.addr); err == nil && host != "" && net.ParseIP(host) == nil {
+	if host, _, err := net.SplitHostPort(f.addr); err == nil && host != "" && net.ParseIP(host) == nil {
 		vo.Hosts = []string{host}
 	}
 	h, err := web.New(vo)

@@ -39,7 +39,7 @@ func startWatching(tb testing.TB) *watching {
 	must(tb, err)
 	db, err := quiet.openDatabase(ctx, at, true)
 	must(tb, err)
-	url, serve, err := (&viewerOptions{addr: "127.0.0.1:0"}).open(ctx, quiet, db, false)
+	url, serve, err := (&upFlags{addr: "127.0.0.1:0"}).listen(ctx, quiet, db)
 	must(tb, err)
 	served := make(chan error, 1)
 	go func() { served <- serve() }()
