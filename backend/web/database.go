@@ -132,7 +132,7 @@ func (h *Handler) stats(q *query) (any, error) {
 	if text := q.param("since"); text != "" {
 		since, err := store.ParseTime(text, time.Now())
 		if err != nil {
-			return nil, bad("since: want a date, a time in RFC 3339, or how long ago: 90m, 24h, 7d")
+			return nil, bad("since: %v", err)
 		}
 		o.Query.Since = since
 	}

@@ -148,14 +148,14 @@ func startCollector(ctx context.Context, o collectorOptions) (*collector, error)
 		defer close(c.done)
 		c.err = col.Run(ctx)
 		if c.err == nil && ctx.Err() == nil { // it stopped by itself
-			c.err = firstError(watch.fatal(), errors.New("the collector stopped by itself"))
+			c.err = cmp.Or(watch.fatal(), errors.New("the collector stopped by itself"))
 		}
 	}()
 	for col.GetState() != otelcol.StateRunning {
 		select {
 		case <-c.done:
 			cancel()
-			return nil, startError(firstError(c.err, ctx.Err()))
+			return nil, startError(cmp.Or(c.err, ctx.Err()))
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
@@ -197,9 +197,10 @@ func startError(err error) error {
 	}
 	text := err.Error()
 	for _, noise := range []string{"failed to get config: ", "cannot resolve the configuration: ",
-		"cannot retrieve the configuration: ", "cannot start pipelines: ", `failed to start "agent_session" exporter: `,
-		"agent_session: storage: "} {
-		text = strings.Replace(text, noise, "", 1)
+		"cannot retrieve the configuration: ", "cannot unmarshal the configuration: ",
+		"decoding failed due to the following error(s):\n\n", "cannot start pipelines: ",
+		`failed to start "agent_session" exporter: `, "agent_session: storage: "} {
+		text = strings.ReplaceAll(text, noise, "")
 	}
 	return fmt.Errorf("the collector does not start: %s", text)
 }

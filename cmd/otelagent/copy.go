@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -105,7 +106,7 @@ func (a *app) copy(ctx context.Context, o *copyOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = firstError(err, dst.Close()) }()
+	defer func() { err = cmp.Or(err, dst.Close()) }()
 	res, err := storecopy.Run(ctx, src.Store, dst, opts)
 	return a.copied(res, to, err)
 }
@@ -140,7 +141,7 @@ func (a *app) copied(res storecopy.Result, to location, err error) error {
 	}
 	const most = 8
 	for _, r := range res.Refused[:min(len(res.Refused), most)] {
-		a.say("session %s not copied whole: %s", r.Session.ID, plainText.Replace(r.Reason))
+		a.say("session %s not copied whole: %s", r.Session.ID, r.Reason)
 	}
 	if n := len(res.Refused) - most; n > 0 {
 		a.say("and %s not copied whole", count(n, "more session"))

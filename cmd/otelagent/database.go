@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -29,6 +31,8 @@ type database struct {
 	at  location
 	// recording says that it is in memory, and does not change.
 	recording bool
+	// behind says that summaries are known to be behind.
+	behind bool
 }
 
 // open opens the given database, or what --db names, to read: a database, or recordings. It makes none.
@@ -130,12 +134,14 @@ func (db *database) refresh(ctx context.Context) error {
 		return ctx.Err() // another user's file, or a full disk
 	}
 	defer st.Close()
-	if err := project.Refresh(ctx, st); err != nil {
-		if ctx.Err() != nil {
-			return err
-		}
+	err = project.Refresh(ctx, st)
+	if ctx.Err() != nil {
+		return err
+	}
+	if err != nil && !db.behind {
 		db.app.say("some summaries are behind: %v", err)
 	}
+	db.behind = err != nil
 	return nil
 }
 
@@ -186,39 +192,43 @@ func (a *app) completeSession(c *cobra.Command, _ []string, prefix string) ([]st
 
 // isRecording reports whether a name is one of a file of events, and not of a database.
 func isRecording(name string) bool {
-	if !isFile(name) {
-		return false
-	}
 	info, err := os.Stat(name)
-	return name == "-" || err == nil && (!info.Mode().IsRegular() || info.Size() > 0 && !isDatabase(name))
+	return name == "-" || err == nil && !info.IsDir() &&
+		(!info.Mode().IsRegular() || info.Size() > 0 && !isDatabase(name))
 }
 
-// isDatabase reports whether a file is an SQLite database of otelagent, by its application id, which may be in the log
-// still. One that live sessions of the agent guide are kept in has the same tables, and another id.
+// isDatabase reports whether a file is an SQLite database of otelagent, by its application id. One that live sessions
+// of the agent guide are kept in has the same tables, and another id.
 func isDatabase(path string) bool {
-	if !isSQLite(path) {
-		return false
-	}
-	db, err := input.OpenSQLite(path)
-	if err != nil {
-		return false
-	}
-	defer db.Close()
+	const otag = 0x6f746167
+	head := sqliteHead(path)
 	id := 0
-	err = db.QueryRow("PRAGMA application_id").Scan(&id)
-	return err == nil && id == 0x6f746167 // otag
+	if len(head) == 0 {
+		return false
+	}
+	if id = int(binary.BigEndian.Uint32(head[68:])); id == 0 { // it is in the log still
+		if db, err := input.OpenSQLite(path); err == nil {
+			defer db.Close()
+			_ = db.QueryRow("PRAGMA application_id").Scan(&id)
+		}
+	}
+	return id == otag
 }
 
-// isSQLite reports whether a file begins as every SQLite file does.
-func isSQLite(path string) bool {
+func isSQLite(path string) bool { return len(sqliteHead(path)) > 0 }
+
+// sqliteHead returns the head of an SQLite file, nil of any other.
+func sqliteHead(path string) []byte {
+	head := make([]byte, 100)
 	f, err := os.Open(path)
 	if err != nil {
-		return false
+		return nil
 	}
 	defer f.Close()
-	head := make([]byte, 16)
-	n, _ := f.ReadAt(head, 0)
-	return input.IsSQLite(head[:n])
+	if _, err := f.ReadAt(head, 0); err != nil || !input.IsSQLite(head) {
+		return nil
+	}
+	return head
 }
 
 // isFile reports whether an argument is the path of a file, or standard input.
@@ -291,7 +301,7 @@ func (l location) open(ctx context.Context, readOnly bool, opts ...dsn.Option) (
 	st, err := dsn.Open(ctx, l.dsn, append(opts, dsn.WithPassword(os.Getenv(envPassword)))...)
 	if err != nil && l.file {
 		f, openErr := os.OpenFile(l.name, flag, 0)
-		if openErr != nil {
+		if openErr != nil && !errors.Is(openErr, fs.ErrNotExist) { // one that is not made has a reason in err
 			return nil, openErr
 		}
 		_ = f.Close()
@@ -307,8 +317,8 @@ func (l location) there() error {
 	info, err := os.Stat(l.name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("there is no database %[1]s\nRun 'otelagent up' and send spans to it, or 'otelagent send --db "+
-			"%[1]s FILE', or name another one", l.name)
+		return fmt.Errorf("there is no database %s\n'otelagent up', 'otelagent import' and 'otelagent send --db' make one; "+
+			"--db names another one", l.name)
 	case err != nil:
 		return err
 	case info.IsDir():
@@ -367,15 +377,15 @@ func writeFile(path string, write func(io.Writer) error) error {
 		return write(f)
 	}
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*") // mode 0600
-	if err != nil {
-		var of *fs.PathError
-		if errors.As(err, &of) { // nobody knows that file
-			err = of.Err
-		}
-		return fmt.Errorf("write %s: %w", path, err)
+	if err == nil {
+		defer os.Remove(f.Name()) // which is gone once it is renamed
+		err = cmp.Or(write(f), f.Sync(), f.Close())
 	}
-	defer os.Remove(f.Name()) // which is gone once it is renamed
-	if err := firstError(write(f), f.Sync(), f.Close()); err != nil {
+	var of *fs.PathError
+	switch {
+	case errors.As(err, &of): // nobody knows that file
+		return fmt.Errorf("write %s: %w", path, of.Err)
+	case err != nil:
 		return err
 	}
 	return os.Rename(f.Name(), path)

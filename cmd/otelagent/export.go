@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -64,7 +65,9 @@ func (a *app) exportCommand() *cobra.Command {
 They need the content: send with --capture content. Values that the rows of the
 guide have no column for stand under additional keys and on additional lines.
 SESSION is as in 'otelagent show'. --all and --since write one file a session
-into the directory of --to.`,
+into the directory of --to.
+
+Exit codes: 0 written, 1 not found, not whole or not written, 2 wrong usage.`,
 		Example: `  otelagent export last --format json | jq '.messages[].parts[].data_json | fromjson'
   otelagent export last --format phi-core -o session.json
   otelagent export --since 24h --format jsonl -o ./sessions/`,
@@ -76,7 +79,7 @@ into the directory of --to.`,
 			many, ref := o.all || o.since != "", strings.Join(args, "")
 			i := slices.Index(names, o.format)
 			wrong.when(o.format == "", "--format is missing: want %s", formats)
-			wrong.when(o.format != "" && i < 0, "--format %s: want %s", o.format, formats)
+			wrong.oneOf("--format", o.format, names...)
 			since, err = parseSince(o.since)
 			wrong.note(err)
 			wrong.when(many && ref != "", "%s and --all or --since exclude each other", ref)
@@ -185,7 +188,7 @@ func (e *exporting) file(ctx context.Context, key session.Key, path string) (mis
 	}
 	if path == "" || path == "-" {
 		out := bufio.NewWriterSize(e.db.app.stdout, 1<<16)
-		err = firstError(write(out), out.Flush())
+		err = cmp.Or(write(out), out.Flush())
 	} else {
 		err = writeFile(path, write)
 	}
@@ -204,22 +207,22 @@ func (e *exporting) session(ctx context.Context, w io.Writer, s session.Tree) ([
 	o := export.Options{Partial: e.partial}
 	o.Session = func(id string) *session.Session {
 		other, err := e.db.Tree(ctx, session.Key{Tenant: s.Tenant, ID: id})
-		if failed = firstError(failed, err); err != nil || len(other.Runs) == 0 {
+		if failed = cmp.Or(failed, err); err != nil || len(other.Runs) == 0 {
 			return nil
 		}
 		return other
 	}
 	o.CallMessage = func(id, call string) string {
 		other, err := e.db.Read(ctx, session.Key{Tenant: s.Tenant, ID: id})
-		if failed = firstError(failed, err); err != nil || len(other.Runs) == 0 {
+		if failed = cmp.Or(failed, err); err != nil || len(other.Runs) == 0 {
 			return ""
 		}
 		message, err := export.CallMessage(other, call)
-		failed = firstError(failed, err)
+		failed = cmp.Or(failed, err)
 		return message
 	}
 	missing, err := e.format.write(w, s, o)
-	return missing, firstError(failed, err)
+	return missing, cmp.Or(failed, err)
 }
 
 // fileName is the name of a session's file: its id where every system reads that as one name, else with its hash behind

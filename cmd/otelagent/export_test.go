@@ -1,7 +1,13 @@
 package main
 
 import (
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -52,5 +58,19 @@ func TestFileName(t *testing.T) {
 	}
 	if got := fileName(session.Key{ID: "plain-1.x"}, "csv"); got != "plain-1.x.csv" {
 		t.Errorf("a plain id becomes %s", got)
+	}
+}
+
+// An error of the temporary file names the file that the user wants.
+func TestWriteFileErrors(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "out.json")
+	err := writeFile(path, func(w io.Writer) error {
+		return fmt.Errorf("session: %w", &fs.PathError{Op: "write", Path: w.(*os.File).Name(), Err: syscall.ENOSPC})
+	})
+	if want := "write " + path + ": no space left on device"; err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(path), ".*")); len(left) > 0 {
+		t.Errorf("left: %v", left)
 	}
 }

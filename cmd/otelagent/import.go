@@ -456,7 +456,7 @@ func (im *importer) flush(f *agentFiles) error {
 
 // delivered saves the state when everything is delivered, and returns why it is not.
 func (im *importer) delivered(f *agentFiles, err error) error {
-	if err = firstError(f.to.failure(), err); err != nil {
+	if err = cmp.Or(f.to.failure(), err); err != nil {
 		return fmt.Errorf("not delivered: %w", plainly(err, f.to.target.name))
 	}
 	return im.state.save()
@@ -525,7 +525,7 @@ func note(in map[string]stamp, f transcript.Family) {
 
 // save writes the file, whole or not at all.
 func (s *importState) save() error {
-	err := firstError(os.MkdirAll(filepath.Dir(s.path), 0o700),
+	err := cmp.Or(os.MkdirAll(filepath.Dir(s.path), 0o700),
 		writeFile(s.path, func(w io.Writer) error { return json.NewEncoder(w).Encode(s) }))
 	if err != nil {
 		return fmt.Errorf("--state: %w", err)

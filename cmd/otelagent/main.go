@@ -98,7 +98,7 @@ type app struct {
 func (a *app) say(format string, args ...any) {
 	var b strings.Builder
 	for line := range strings.SplitSeq(fmt.Sprintf("otelagent: "+format, args...), "\n") {
-		b.WriteString(inspect.Clean(line) + "\n")
+		b.WriteString(inspect.Clean(plainText.Replace(line)) + "\n")
 	}
 	_, _ = io.WriteString(a.stderr, b.String()) // in one write: several goroutines log
 }
@@ -123,7 +123,7 @@ func (a *app) emit(doc any, text func(io.Writer, inspect.Options) error) error {
 	if a.json() {
 		write = func() error { return writeJSON(w, doc) }
 	}
-	return firstError(write(), w.Flush())
+	return cmp.Or(write(), w.Flush())
 }
 
 // run is the program without the process: it returns the exit code.
@@ -145,7 +145,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	} else if errors.Is(err, reader.ErrAddress) {
 		code = exitUsage
 	}
-	a.say("%s", plainText.Replace(strings.TrimSpace(err.Error())))
+	a.say("%s", strings.TrimSpace(err.Error()))
 	switch {
 	case code == exitTrouble:
 		code = exitUsage
@@ -209,12 +209,23 @@ permissions, and what the model was sent.`,
 	})
 	root.SetUsageTemplate(strings.NewReplacer(
 		".FlagUsages ", ".FlagUsagesWrapped 80 ",
-		"\n  {{.CommandPath}} [command]", "", // the use line of the root has it
+		"\n  {{.CommandPath}} [command]", "{{if .HasParent}}\n  {{.CommandPath}} COMMAND{{end}}",
 		"{{.CommandPath}} [command] --help", "{{.CommandPath}} COMMAND --help",
 	).Replace(root.UsageTemplate()))
 	root.AddCommand(a.upCommand(), a.importCommand(), a.sendCommand(), a.acpCommand(), a.lsCommand(), a.showCommand(),
 		a.statusCommand(), a.requestCommand(), a.grepCommand(), a.diffCommand(), a.exportCommand(), a.rmCommand(),
 		a.pruneCommand(), a.copyCommand(), a.statsCommand(), a.demoCommand())
+	help := root.HelpFunc()
+	root.SetHelpFunc(func(c *cobra.Command, args []string) {
+		names := c.Annotations[refused]
+		if c.Name() == "help" || strings.Contains(c.CommandPath(), " completion") {
+			names = "db tenant output"
+		}
+		for name := range strings.FieldsSeq(names) {
+			f.Lookup(name).Hidden = true
+		}
+		help(c, args)
+	})
 	root.InitDefaultHelpCmd()
 	for _, c := range append(root.Commands(), root) {
 		if c.Name() == "help" {
@@ -272,6 +283,13 @@ func (a *app) asUsage(c *cobra.Command) {
 		check = cobra.ArbitraryArgs
 	}
 	c.Args = func(cmd *cobra.Command, args []string) error {
+		given := args
+		if n := cmd.ArgsLenAtDash(); n >= 0 {
+			given = args[:n]
+		}
+		if slices.Contains(given, "") && c.Name() != "acp" { // as "$SESSION" is where the variable is not set
+			return usagef("an argument is given, but empty")
+		}
 		if err := check(cmd, args); err != nil {
 			return usagef("%w", err)
 		}
@@ -312,16 +330,6 @@ func count(n int, one string) string {
 		return "1 " + one
 	}
 	return fmt.Sprintf("%d %ss", n, one)
-}
-
-// firstError returns the first of errs that is not nil.
-func firstError(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // untilInterrupted returns a context that ends with Ctrl-C or SIGTERM; a second signal ends the process.

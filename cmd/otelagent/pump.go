@@ -247,7 +247,7 @@ func (p *pump) record(d *delivery, rec *event.Recorder, s source, from events) (
 		case errors.As(err, &bad):
 			p.reject(s.name, bad)
 		case err != nil && s.family != nil:
-			failed = firstError(failed, err)
+			failed = cmp.Or(failed, err)
 		case err != nil:
 			return fmt.Errorf("read %s: %w", s.name, err)
 		default:

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -177,7 +178,7 @@ func (r *recording) readOTLP(ctx context.Context, files []string) (rest []string
 			if err != nil {
 				return nil, err
 			}
-			if err := firstError(r.grow(d.size), all.put(ctx, r.store, &d, otlprow.WithTenant(r.app.tenant))); err != nil {
+			if err := cmp.Or(r.grow(d.size), all.put(ctx, r.store, &d, otlprow.WithTenant(r.app.tenant))); err != nil {
 				return nil, err
 			}
 		}

@@ -65,7 +65,6 @@ after all, 2 wrong usage. When one SESSION is not found none is erased.`,
 			var wrong wrongs
 			wrong.when(len(args) == 0 && !f.vacuum,
 				"nothing to erase: name a SESSION, or 'otelagent prune' erases by age and number")
-			wrong.when(slices.Contains(args, ""), "SESSION is given, but empty")
 			if len(args) > 0 {
 				f.check(&wrong, a.stdin)
 			}

@@ -159,7 +159,7 @@ func (o *sendOptions) target(ctx context.Context) (*target, error) {
 		file:  at.file,
 		opts:  []otelsetup.Option{otelsetup.WithExporter(otelsetup.NewFuncExporter(put))},
 		end: func(ctx context.Context) error {
-			return firstError(project.RefreshSmall(ctx, st, cmp.Or(o.largest, math.MaxInt64)), st.Close())
+			return cmp.Or(project.RefreshSmall(ctx, st, cmp.Or(o.largest, math.MaxInt64)), st.Close())
 		},
 	}, nil
 }
@@ -344,7 +344,7 @@ func (d *delivery) end(ctx context.Context) error {
 	default:
 		metrics = d.providers.MetricsError()
 	}
-	return firstError(d.failure(), lost, shutErr, endErr, metrics)
+	return cmp.Or(d.failure(), lost, shutErr, endErr, metrics)
 }
 
 // deliver reads, sends and waits until everything arrived. Its result is nil when it sent nothing. Its error says that
@@ -397,5 +397,5 @@ func (a *app) deliver(ctx context.Context, o sendOptions) (*sent, error) {
 		readErr = errors.New("nothing was to be sent: the environment switches it off (OTEL_SDK_DISABLED, " +
 			"OTEL_TRACES_EXPORTER or OTEL_TRACES_SAMPLER), or the traceparents of all runs are not sampled")
 	}
-	return s, firstError(readErr, endErr)
+	return s, cmp.Or(readErr, endErr)
 }

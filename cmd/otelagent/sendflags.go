@@ -129,8 +129,7 @@ func (o *sendOptions) check(a *app) (err error) {
 	}
 	var wrong wrongs
 	wrong.oneOf("--capture", o.Capture, "none", "digests", "content")
-	_, known := dialects.Named(o.From)
-	wrong.when(!known && o.From != auto, "--from %s: want %s or %s", o.From, auto, strings.Join(dialects.Names(), ", "))
+	wrong.oneOf("--from", o.From, append([]string{auto}, dialects.Names()...)...)
 	file := len(o.Files) > 0 && o.Files[0] != "-"
 	wrong.when(o.Follow && (len(o.Files) != 1 || !file), "--follow wants one file")
 	wrong.when(o.Now && (o.Follow || !file), "--now is for files that have ended")

@@ -86,7 +86,7 @@ func (a *app) sendOTLP(ctx context.Context, o *sendOptions) (bool, error) {
 			}
 		}
 	}
-	if err = firstError(err, t.end(ctx)); err != nil {
+	if err = cmp.Or(err, t.end(ctx)); err != nil {
 		return true, fmt.Errorf("not delivered: %w", plainly(err, t.name))
 	}
 	all.say(a, strings.Join(o.Files, ", "))

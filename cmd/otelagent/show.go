@@ -40,8 +40,8 @@ RUN is an id or @n, the n-th run; TURN is its index. Messages are cut to the
 width of the screen, and are whole for a TURN, with all its numbers, the tools
 it was offered, and the permission rules in force.
 
-FILE is anything that 'otelagent send' reads, spans as OTLP JSON, a database, or
-- for standard input. It is read into memory with all its content; the command
+FILE is a database, any file that 'otelagent send' reads, or - for standard
+input. Events and spans are read into memory with all their content; the command
 sends and writes nothing. An argument is a FILE when there is one of that name,
 unless --db is given. A session without an id gets one, the same each time.
 
@@ -71,7 +71,7 @@ Exit codes: 0 shown or listed, 1 not found or not read, 2 wrong usage.`,
 	}
 	c.Flags().BoolVar(&o.hidden, "hidden", false, "show history that was rewound too")
 	c.Flags().StringVar(&o.prices, "prices", "", pricesHelp)
-	c.Flags().StringVarP(&o.follow, "follow", "F", "", "print what happens until the run is over, or `forever`")
+	c.Flags().StringVarP(&o.follow, "follow", "F", "", "print what happens: `MODE` end until the run is over, or forever")
 	c.Flags().Lookup("follow").NoOptDefVal = followEnd
 	return c
 }

@@ -13,7 +13,6 @@ import (
 
 	"github.com/otelagent/otelagent/dialects"
 	"github.com/otelagent/otelagent/dialects/clark"
-	"github.com/otelagent/otelagent/dialects/guide"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/transcript"
 )
@@ -149,7 +148,7 @@ func (s *source) recognise(o *sendOptions, a *app) (err error) {
 	return nil
 }
 
-// ofTables returns the dialect whose tables an SQLite file has; the guide's for one that has none of these.
+// ofTables returns the dialect whose tables an SQLite file has.
 func ofTables(path string) (d dialects.Dialect, err error) {
 	db, err := input.OpenSQLite(path)
 	if err != nil {
@@ -158,8 +157,7 @@ func ofTables(path string) (d dialects.Dialect, err error) {
 	defer db.Close()
 	d, err = dialects.RecogniseDB(context.Background(), db)
 	if errors.As(err, new(*dialects.UnknownError)) {
-		d, _ = dialects.Named(guide.Dialect)
-		err = nil
+		err = errors.New("the SQLite file has neither sessions of otelagent nor of a known agent")
 	}
 	return d, err
 }

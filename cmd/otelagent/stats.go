@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -32,7 +33,8 @@ compactions, permissions, and cost.
 Cost is what the agents' loops reported. With --prices it is computed as well,
 from a file in the format of LiteLLM's model_prices_and_context_window.json;
 models that it does not have are named. Prices are per token, of today, and
-without discounts. docs/stats.md defines each number, and has the SQL for more.
+without discounts. docs/stats.md defines each number; docs/queries.md has SQL
+for more.
 
 Exit codes: 0 printed, 1 not found or not read, 2 wrong usage.`,
 		Example: `  otelagent stats
@@ -41,16 +43,15 @@ Exit codes: 0 printed, 1 not found or not read, 2 wrong usage.`,
   otelagent stats --prices model_prices_and_context_window.json --output json | jq .total.computed_cost`,
 		Args: func(cmd *cobra.Command, args []string) error { return a.hint(args, noArgs(cmd, args)) },
 		PreRunE: func(*cobra.Command, []string) error {
-			o.By = stats.By(by)
-			if by != "" && !slices.Contains(stats.Bys, o.By) {
-				return usagef("--by %.64q: want model, agent, tool, session or provider", by)
-			}
+			var wrong wrongs
 			var err error
-			if o.Query.Since, err = parseSince(since); err != nil {
-				return usagef("%w", err)
-			}
+			o.By = stats.By(by)
+			wrong.when(by != "" && !slices.Contains(stats.Bys, o.By),
+				"--by %q: want model, agent, tool, session or provider", by)
+			o.Query.Since, err = parseSince(since)
+			wrong.note(err)
 			o.Prices, err = readPrices(prices)
-			return err
+			return cmp.Or(wrong.err(), err)
 		},
 		RunE: a.reads(func(ctx context.Context, db *database, _ []string) error { return a.stats(ctx, db, o) }),
 	}
@@ -71,7 +72,7 @@ func parseSince(text string) (time.Time, error) {
 	}
 	t, err := store.ParseTime(text, time.Now())
 	if err != nil {
-		err = fmt.Errorf("--since %s: want a date, a time in RFC 3339, or how long ago: 90m, 24h, 7d", text)
+		err = fmt.Errorf("--since %w", err)
 	}
 	return t, err
 }

@@ -73,7 +73,7 @@ func (a *app) status(ctx context.Context, o *statusOptions, ref string) error {
 		}
 	}
 	if o.timeout < 0 || o.timeout > 0 && len(o.wait) == 0 {
-		return usagef("--timeout %s: want a duration from 0, and --wait", o.timeout)
+		return usagef("--timeout %s: want a time from 0, together with --wait", o.timeout)
 	}
 	db, err := a.open(ctx)
 	if err != nil {
