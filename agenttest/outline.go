@@ -35,7 +35,8 @@ func (p *Pipeline) Outline() string {
 
 type outline struct {
 	strings.Builder
-	s *session.Session
+	s       *session.Session
+	history *session.History
 }
 
 // line writes one line: the words that are not empty, and the defects.
@@ -49,14 +50,14 @@ func (o *outline) line(depth int, defects []session.Defect, words ...string) {
 }
 
 func (o *outline) session(s *session.Session) {
-	o.s = s
+	o.s, o.history = s, session.HistoryOf(s, nil)
 	id := s.ID
 	if s.MadeUp {
 		id = ""
 	}
 	o.line(0, s.Defects, "session", id)
 	for _, r := range s.Runs {
-		if r.ParentToolCallID == "" || s.Parent(r) == nil {
+		if r.ParentToolCallID == "" || o.history.Run(r).Parent == nil {
 			o.run(1, r)
 		}
 	}
@@ -64,7 +65,7 @@ func (o *outline) session(s *session.Session) {
 
 func (o *outline) run(depth int, r *session.Run) {
 	continues := ""
-	if n := slices.Index(o.s.Runs, o.s.Parent(r)); n >= 0 && r.Continuation == spans.ContinuationDefault {
+	if n := slices.Index(o.s.Runs, o.history.Run(r).Parent); n >= 0 && r.Continuation == spans.ContinuationDefault {
 		continues = fmt.Sprint("continues ", n+1)
 	}
 	o.line(depth, r.Defects, "run", r.Agent, string(r.Status), continues, text(r.Error))
@@ -104,7 +105,7 @@ func (o *outline) inside(depth int, r *session.Run, calls []*session.ToolCall, c
 		o.line(depth, c.Defects, "tool", c.ID, c.Name, string(c.Outcome), text(c.Error), bound)
 		o.inside(depth+1, r, nil, nil, c.Permissions)
 		for _, sub := range o.s.Runs {
-			if sub.ParentToolCallID == c.ID && o.s.Parent(sub) == r {
+			if sub.ParentToolCallID == c.ID && o.history.Run(sub).Parent == r {
 				o.run(depth+1, sub)
 			}
 		}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/spans"
@@ -91,7 +90,7 @@ func (r *renderer) runLines(n *node, p place, v *runView) {
 	if v.Agent != "" && v.Agent != cmp.Or(r.main.Agent, r.main.AgentID) {
 		n.line("agent", dim, Clean(v.Agent))
 	}
-	switch last := lastOf(run); {
+	switch _, last := run.Alive(); {
 	case run.Known == spans.KnownClosed:
 		n.wrapped("aborted", red, "its end was never seen; last seen "+r.clock(run.End)).end = true
 	case v.Status != run.Status:
@@ -143,18 +142,6 @@ func continues(v *runView) string {
 		return word + " another run"
 	}
 	return fmt.Sprintf("%s run %d", word, v.Parent)
-}
-
-// lastOf is the time of the last span of a run.
-func lastOf(run *session.Run) (last time.Time) {
-	for n := range run.Walk() {
-		for _, t := range []time.Time{n.Span().Start, n.Span().End, n.Span().Seen} {
-			if t.After(last) {
-				last = t
-			}
-		}
-	}
-	return last
 }
 
 // runStatus is the status of a run in words, with the word of its loop where that is another one.

@@ -353,9 +353,10 @@ func FuzzAssemble(f *testing.F) {
 		if !bytes.Equal(got, want) {
 			t.Fatalf("order counts:\n%s\n%s", got, want)
 		}
+		history := HistoryOf(tree, nil)
 		for _, r := range tree.Runs { // no ring of parents
 			steps := 0
-			for at := r; at != nil; at = tree.Parent(at) {
+			for at := r; at != nil; at = history.Run(at).Parent {
 				if steps++; steps > len(tree.Runs) {
 					t.Fatal("ring of parents")
 				}

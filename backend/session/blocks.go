@@ -280,15 +280,13 @@ func (s *BlockSet) Cut(ref Ref) (beginning string, size int64, ok bool) {
 type Content struct {
 	// Bodies of the items of the list, in order; empty where the body is not there.
 	Bodies []string
-	// Missing are the positions whose block did not arrive, or arrived with another id. Withheld are those that the
-	// source cut or withheld: see BlockSet.Cut.
-	Missing, Withheld []int
-
-	names []string // of the items that are not there: the block that is missing or withheld
+	// Missing are the positions whose block did not arrive, or arrived with another id, and those that the source cut or
+	// withheld: see BlockSet.Cut. They have no Part. Block is the one that is missing of a body in several blocks.
+	Missing []MissingPart
 }
 
 // Whole reports whether all bodies are there. A list may still be incomplete itself; see Refs.Complete.
-func (c *Content) Whole() bool { return len(c.Missing) == 0 && len(c.Withheld) == 0 }
+func (c *Content) Whole() bool { return len(c.Missing) == 0 }
 
 // Read returns the content of a list, which is empty for nil. Bodies have 1 GiB in total at most; others count as
 // missing.
@@ -298,7 +296,7 @@ func (s *BlockSet) Read(refs *Refs) Content {
 		return c
 	}
 	items := refs.Items()
-	c.Bodies, c.names = make([]string, len(items)), make([]string, len(items))
+	c.Bodies = make([]string, len(items))
 	size := 0
 	for i := range items {
 		f := s.look(&items[i])
@@ -307,11 +305,7 @@ func (s *BlockSet) Read(refs *Refs) Content {
 			c.Bodies[i] = body
 			continue
 		}
-		if c.names[i] = f.name(&items[i]); f.state == withheld {
-			c.Withheld = append(c.Withheld, i)
-		} else {
-			c.Missing = append(c.Missing, i)
-		}
+		c.Missing = append(c.Missing, MissingPart{Position: i, Block: f.name(&items[i]), Withheld: f.state == withheld})
 	}
 	return c
 }

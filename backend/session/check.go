@@ -2,7 +2,6 @@ package session
 
 import (
 	"fmt"
-	"iter"
 	"slices"
 	"strings"
 
@@ -50,37 +49,26 @@ func (s *Session) CheckContent(blocks *BlockSet) {
 		if n.Turn != nil {
 			capture = n.Turn.Capture
 		}
-		d := n.Defects()
+		kind, p := n.part()
+		d := &p.remarks().Defects
 		*d = slices.DeleteFunc(*d, func(x Defect) bool {
 			return x.Code == spans.DefectBlockMissing || x.Code == spans.DefectBlockWithheld
 		})
-		if capture != spans.CaptureDigests {
-			for name, refs := range n.lists() {
+		check := func(name string, refs *Refs) {
+			if capture != spans.CaptureDigests {
 				checkList(blocks, d, name, refs)
 			}
 		}
-		if n.Kind() == KindTurn {
+		if kind == KindTurn {
+			for _, q := range n.Turn.Requests {
+				check(requestName(spans.ListRequest, q.Attempt), q.Messages)
+				check(requestName(spans.ListParams, q.Attempt), q.Params)
+			}
 			n.Turn.nameMissingCalls(blocks)
 		}
-	}
-}
-
-// lists yields the lists of the node with their names, but those of permission evaluations.
-func (n *Node) lists() iter.Seq2[string, *Refs] {
-	return func(yield func(string, *Refs) bool) {
-		if n.Kind() == KindTurn {
-			for _, q := range n.Turn.Requests {
-				if !yield(requestName(spans.ListRequest, q.Attempt), q.Messages) ||
-					!yield(requestName(spans.ListParams, q.Attempt), q.Params) {
-					return
-				}
-			}
-		}
-		fields, dst := fieldsIn(n.part())
+		fields, dst := fieldsIn(p)
 		for _, l := range fields.lists {
-			if !yield(l.name, *l.of(dst)) {
-				return
-			}
+			check(l.name, *l.of(dst))
 		}
 	}
 }

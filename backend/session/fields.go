@@ -94,7 +94,8 @@ func (t *fieldTable) counts(typ reflect.Type, path []int, prefix, suffix string,
 		if typ.Field(i).Type.Kind() != reflect.Bool {
 			name += suffix
 		}
-		if key := prefix + name; isRegistered(key) {
+		key := prefix + name
+		if _, isRegistered := spans.Lookup(attribute.Key(key)); isRegistered {
 			t.attrs[key] = field
 		}
 		for key := range strings.SplitSeq(tag.Get("genai"), ",") {
@@ -103,11 +104,6 @@ func (t *fieldTable) counts(typ reflect.Type, path []int, prefix, suffix string,
 			}
 		}
 	}
-}
-
-func isRegistered(key string) bool {
-	_, ok := spans.Lookup(attribute.Key(key))
-	return ok
 }
 
 // set fills the field of dst that an attribute names. It reports false if there is none, or if the value has not its

@@ -2,7 +2,6 @@ package session
 
 import (
 	"cmp"
-	"math"
 	"time"
 
 	"github.com/otelagent/otelagent/spans"
@@ -173,15 +172,13 @@ func FiguresOfTurn(session string, r *Run, t *Turn) TurnFigures {
 		Agent: cmp.Or(r.Agent, r.AgentID), Provider: cmp.Or(t.Provider, r.Provider),
 		Model: cmp.Or(t.Model, r.Model, t.Answered), ResponseModel: t.Answered,
 		StopReason: t.StopReason, Failed: t.Failed, ErrorType: string(t.ErrorType), Attempts: positive(t.Attempts),
-		Currency: t.Currency, RequestMessages: positive(t.RequestMessages), RequestBytes: positive(t.RequestBytes),
-		ToolCalls: int64(len(t.ToolCalls)), Purpose: string(t.Purpose), Trace: r.TraceID,
+		Cost: given(t.Cost), Currency: t.Currency, Purpose: string(t.Purpose), Trace: r.TraceID,
+		RequestMessages: positive(t.RequestMessages), RequestBytes: positive(t.RequestBytes),
+		ToolCalls: int64(len(t.ToolCalls)),
 	}
 	if u := t.Usage; t.UsageReported() {
 		x.Input, x.Output, x.Reasoning = Some(u.Input), Some(u.Output), Some(u.Reasoning)
 		x.CacheRead, x.CacheWrite, x.LowerBound = Some(u.CacheRead), Some(u.CacheWrite), u.LowerBound
-	}
-	if t.Cost != nil && !math.IsNaN(*t.Cost) && !math.IsInf(*t.Cost, 0) {
-		x.Cost = Some(*t.Cost)
 	}
 	return x
 }
@@ -211,9 +208,9 @@ func positive(n int64) Opt[int64] {
 	return Some(n)
 }
 
-func given(n *int64) Opt[int64] {
+func given[T int64 | float64](n *T) Opt[T] {
 	if n == nil {
-		return Opt[int64]{}
+		return Opt[T]{}
 	}
 	return Some(*n)
 }

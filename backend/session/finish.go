@@ -167,19 +167,6 @@ func parentOf(sessionID string, r *Run, candidates []*Run) *Run {
 	return nil
 }
 
-// Parent returns the run of this session that r continues or was spawned by: of the runs with the id that r names,
-// the last one that started no later than r, else the first. It returns nil when there is none, when the parent is in
-// another session, and where a ring of parents was cut.
-func (s *Session) Parent(r *Run) *Run {
-	var candidates []*Run
-	for _, c := range s.Runs {
-		if c.ID == r.ParentID {
-			candidates = append(candidates, c)
-		}
-	}
-	return parentOf(s.ID, r, candidates)
-}
-
 // ranges lists the numbers that are missing among those seen, which ascend.
 type ranges struct {
 	last  int64 // greatest number seen; at first the one before the first that there should be

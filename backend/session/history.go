@@ -48,7 +48,7 @@ const (
 )
 
 // History says which parts of a session are hidden, wait or were copied. HistoryOf makes it. It is read-only and safe
-// for concurrent use; do not change its slices and pointers. A nil *History is empty.
+// for concurrent use; do not change its slices and pointers.
 type History struct {
 	// Messages are those with facts: hidden, waiting or taken off the queue, by the earliest of these times, then by
 	// id.
@@ -91,8 +91,9 @@ type Fork struct {
 
 // RunState is the position of a run in its session.
 type RunState struct {
-	// Relation says how it continues from Parent, a run of the session. Parent is nil if there is none, if it belongs
-	// to another session, or if it did not arrive.
+	// Relation says how it continues from Parent, a run of the session: of the runs with the id that it names, the last
+	// one that started no later, else the first. Parent is nil if there is none, if it belongs to another session, if it
+	// did not arrive, or where a ring of parents was cut.
 	Relation Relation
 	Parent   *Run
 	// Hidden is the time from which all content of the run is rewound; zero if some is not.
@@ -101,31 +102,15 @@ type RunState struct {
 
 // Run returns the state of r, the zero RunState for a run of another session.
 func (h *History) Run(r *Run) RunState {
-	if h == nil || h.runs[r] == nil {
-		return RunState{}
-	}
-	return *h.runs[r]
+	return *cmp.Or(h.runs[r], &RunState{})
 }
 
 // Hidden returns the time from which all content of the turn is rewound; zero if it is not.
-func (h *History) Hidden(t *Turn) time.Time {
-	if h == nil {
-		return time.Time{}
-	}
-	return h.turns[t]
-}
+func (h *History) Hidden(t *Turn) time.Time { return h.turns[t] }
 
 // Waiting returns the messages that wait for their turn, in their order in the queue.
 func (h *History) Waiting() []MessageState {
-	if h == nil {
-		return nil
-	}
-	var out []MessageState
-	for i := range h.Messages {
-		if m := &h.Messages[i]; m.Waiting() {
-			out = append(out, *m)
-		}
-	}
+	out := slices.DeleteFunc(slices.Clone(h.Messages), func(m MessageState) bool { return !m.Waiting() })
 	slices.SortStableFunc(out, func(a, b MessageState) int { return a.Queued.Compare(b.Queued) })
 	return out
 }
@@ -332,17 +317,11 @@ func factsOfMessages(s *Session, blocks *BlockSet) map[string]*MessageState {
 	for i := range s.Facts {
 		f := &s.Facts[i]
 		id, ok := strings.CutPrefix(f.Subject, SubjectMessage)
-		if !ok || id == "" {
+		if !ok || id == "" || s.Fact(f.Subject, f.Key) != f { // a later one counts
 			continue
 		}
-		if i+1 < len(s.Facts) && s.Facts[i+1].Subject == f.Subject && s.Facts[i+1].Key == f.Key {
-			continue // a later one counts
-		}
-		m := out[id]
-		if m == nil {
-			m = &MessageState{ID: id}
-			out[id] = m
-		}
+		m := cmp.Or(out[id], &MessageState{ID: id})
+		out[id] = m
 		switch f.Key {
 		case FactHidden:
 			m.Hidden = SinceOf(f, blocks)
@@ -377,7 +356,7 @@ func SinceOf(f *Fact, blocks *BlockSet) time.Time {
 
 // valueOf returns the value of a fact, where it is there.
 func valueOf(f *Fact, blocks *BlockSet) (string, bool) {
-	if f == nil || f.Value == nil || blocks == nil {
+	if f == nil || f.Value == nil {
 		return "", false
 	}
 	return blocks.Body(*f.Value)

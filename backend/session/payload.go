@@ -1,7 +1,6 @@
 package session
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/otelagent/otelagent/internal/object"
@@ -120,15 +119,9 @@ func (p *payload) read(name string, refs *Refs, lost MissingPart) ([]Ref, []stri
 		p.broken(name)
 	}
 	items := refs.Items()
-	for i := range items {
-		_, isMissing := slices.BinarySearch(c.Missing, i)
-		_, isWithheld := slices.BinarySearch(c.Withheld, i)
-		if !isMissing && !isWithheld {
-			continue
-		}
-		m := MissingPart{Part: partMessage, Position: i, Block: c.names[i], Withheld: isWithheld}
-		if lost.Part != partMessage {
-			m.Part, m.Position = clip(items[i].Provenance), 0
+	for _, m := range c.Missing {
+		if m.Part = partMessage; lost.Part != partMessage {
+			m.Part, m.Position = clip(items[m.Position].Provenance), 0
 		}
 		p.miss(m)
 	}

@@ -36,7 +36,7 @@ func (s *Session) StatusAt(now time.Time) spans.SessionStatus {
 // nothing arrived of it for more than three of them. A zero now gives Status.
 func (r *Run) StatusAt(now time.Time) spans.RunStatus {
 	if r.Status == spans.RunStatusOpen {
-		if heartbeat, last := r.alive(); dead(last, heartbeat, now) {
+		if heartbeat, last := r.Alive(); dead(last, heartbeat, now) {
 			return spans.RunStatusAborted
 		}
 	}
@@ -49,9 +49,9 @@ func dead(last time.Time, heartbeatNS int64, now time.Time) bool {
 	return isValid && !now.IsZero() && now.Sub(last) > time.Duration(deadAfter*heartbeatNS)
 }
 
-// alive returns the interval in ns at which the process of the run sends heartbeats, 0 if it sends none, and the latest
+// Alive returns the interval in ns at which the process of the run sends heartbeats, 0 if it sends none, and the latest
 // time seen of the run.
-func (r *Run) alive() (heartbeatNS int64, last time.Time) {
+func (r *Run) Alive() (heartbeatNS int64, last time.Time) {
 	for n := range r.Walk() {
 		s := n.Span()
 		heartbeatNS = max(heartbeatNS, s.HeartbeatNS)
@@ -70,7 +70,7 @@ func (s *Session) heartbeat() int64 {
 	var longest int64
 	for _, r := range s.Runs {
 		if r.Status == spans.RunStatusOpen && s.open(r) {
-			heartbeat, _ := r.alive()
+			heartbeat, _ := r.Alive()
 			longest = max(longest, heartbeat)
 		}
 	}
@@ -140,9 +140,9 @@ func (r *Run) retrying() bool {
 	return t.Known == spans.KnownLive && (t.Attempts > 1 || t.DiscardedAttempts > 0) && !t.Replied
 }
 
-// Unanswered reports whether the evaluation asked for a decision and has no answer. The answer to a question that is
+// isUnanswered reports whether the evaluation asked for a decision and has no answer. The answer to a question that is
 // over may be elsewhere; see [Run.Waiting].
-func (p *Permission) Unanswered() bool {
+func (p *Permission) isUnanswered() bool {
 	hasAnswer := p.Outcome != "" || p.Option != "" || p.DecidedBy != "" || p.WaitNS != 0
 	return p.Known == spans.KnownLive || p.Action == spans.ActionAsk && !hasAnswer
 }
@@ -185,18 +185,12 @@ func (r *Run) Waiting() []*Permission {
 
 // appendWaiting appends those of one turn or call, which are in the order of their starts, that wait.
 func appendWaiting(waiting, l []*Permission) []*Permission {
-	var later map[string]bool // calls that are evaluated again
-	for i := len(l) - 1; i >= 0; i-- {
-		p := l[i]
-		if p.Unanswered() && (p.Known == spans.KnownLive || p.Known == spans.KnownObserved && !later[p.CallID]) {
+	later := map[string]bool{} // calls that are evaluated again
+	for _, p := range slices.Backward(l) {
+		if p.isUnanswered() && (p.Known == spans.KnownLive || p.Known == spans.KnownObserved && !later[p.CallID]) {
 			waiting = append(waiting, p)
 		}
-		if p.CallID != "" && i > 0 {
-			if later == nil {
-				later = map[string]bool{}
-			}
-			later[p.CallID] = true
-		}
+		later[p.CallID] = p.CallID != ""
 	}
 	return waiting
 }

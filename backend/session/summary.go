@@ -2,7 +2,6 @@ package session
 
 import (
 	"cmp"
-	"math"
 	"time"
 
 	"github.com/otelagent/otelagent/spans"
@@ -133,8 +132,8 @@ func Summarize(s *Session) Summary {
 		}
 	}
 	for currency, cost := range costs {
-		if len(costs) == 1 && !math.IsNaN(cost) {
-			sum.Cost, sum.Currency = max(min(cost, math.MaxFloat64), -math.MaxFloat64), currency
+		if len(costs) == 1 {
+			sum.Cost, sum.Currency = cost, currency
 		}
 	}
 	return sum

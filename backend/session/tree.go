@@ -143,7 +143,7 @@ type Run struct {
 	Provider string `json:"provider,omitempty" attr:"gen_ai.provider.name,header"`
 	Dialect  string `json:"dialect,omitempty" attr:"otelagent.dialect,header"`
 
-	// ParentID is the run that this one continues or was spawned by, as the loop named it; Session.Parent resolves it.
+	// ParentID is the run that this one continues or was spawned by, as the loop named it; RunState.Parent is that run.
 	ParentID         string `json:"parent_id,omitempty" attr:"otelagent.run.parent.id,header,relative"`
 	ParentSessionID  string `json:"parent_session_id,omitempty" attr:"otelagent.run.parent.session.id,header,relative"`
 	ParentToolCallID string `json:"parent_tool_call_id,omitempty" attr:"otelagent.run.parent.tool_call.id,header,relative"`

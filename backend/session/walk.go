@@ -15,41 +15,35 @@ type Node struct {
 
 // Kind returns which of its fields the node is.
 func (n *Node) Kind() Kind {
-	switch {
-	case n.Permission != nil:
-		return KindPermission
-	case n.Compaction != nil:
-		return KindCompaction
-	case n.Call != nil:
-		return KindToolCall
-	case n.Turn != nil:
-		return KindTurn
-	}
-	return KindRun
+	kind, _ := n.part()
+	return kind
 }
 
-func (n *Node) part() part {
-	switch n.Kind() {
-	case KindPermission:
-		return n.Permission
-	case KindCompaction:
-		return n.Compaction
-	case KindToolCall:
-		return n.Call
-	case KindTurn:
-		return n.Turn
+func (n *Node) part() (Kind, part) {
+	switch {
+	case n.Permission != nil:
+		return KindPermission, n.Permission
+	case n.Compaction != nil:
+		return KindCompaction, n.Compaction
+	case n.Call != nil:
+		return KindToolCall, n.Call
+	case n.Turn != nil:
+		return KindTurn, n.Turn
 	}
-	return n.Run
+	return KindRun, n.Run
 }
 
 // Span returns the span of the node.
-func (n *Node) Span() *Span { return n.part().span() }
+func (n *Node) Span() *Span {
+	_, p := n.part()
+	return p.span()
+}
 
 // Defects returns the defects of the node, to read or to add to.
-func (n *Node) Defects() *[]Defect { return &n.part().remarks().Defects }
-
-// Events returns the events of the node that the five kinds of spans do not model.
-func (n *Node) Events() []Note { return n.part().remarks().Events }
+func (n *Node) Defects() *[]Defect {
+	_, p := n.part()
+	return &p.remarks().Defects
+}
 
 // Walk yields every span of the session except groups, in the order of the tree: each run, its tool calls with their
 // permission evaluations, its compactions and permission evaluations, then each of its turns in the same way.
@@ -68,40 +62,27 @@ func (s *Session) Walk() iter.Seq[Node] {
 // Walk yields every span of the run, as Session.Walk does.
 func (r *Run) Walk() iter.Seq[Node] {
 	return func(yield func(Node) bool) {
-		children := func(n Node, calls []*ToolCall, compactions []*Compaction, permissions []*Permission) bool {
-			if !yield(n) {
-				return false
-			}
+		more := true
+		put := func(n Node) { more = more && yield(n) }
+		part := func(n Node, calls []*ToolCall, compactions []*Compaction, permissions []*Permission) {
+			put(n)
 			for _, c := range calls {
-				n := n
-				n.Call = c
-				if !yield(n) {
-					return false
-				}
+				put(Node{Run: n.Run, Turn: n.Turn, Call: c})
 				for _, p := range c.Permissions {
-					if n.Permission = p; !yield(n) {
-						return false
-					}
+					put(Node{Run: n.Run, Turn: n.Turn, Call: c, Permission: p})
 				}
 			}
 			for _, c := range compactions {
-				if !yield(Node{Run: n.Run, Turn: n.Turn, Compaction: c}) {
-					return false
-				}
+				put(Node{Run: n.Run, Turn: n.Turn, Compaction: c})
 			}
 			for _, p := range permissions {
-				if !yield(Node{Run: n.Run, Turn: n.Turn, Permission: p}) {
-					return false
-				}
+				put(Node{Run: n.Run, Turn: n.Turn, Permission: p})
 			}
-			return true
 		}
-		if !children(Node{Run: r}, r.ToolCalls, r.Compactions, r.Permissions) {
-			return
-		}
+		part(Node{Run: r}, r.ToolCalls, r.Compactions, r.Permissions)
 		for _, t := range r.Turns {
-			if !children(Node{Run: r, Turn: t}, t.ToolCalls, t.Compactions, t.Permissions) {
-				return
+			if more {
+				part(Node{Run: r, Turn: t}, t.ToolCalls, t.Compactions, t.Permissions)
 			}
 		}
 	}

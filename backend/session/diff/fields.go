@@ -268,7 +268,7 @@ func (s *side) calls(r *session.Run, t *session.Turn) []*call {
 		}
 	}
 	visit(t.Results, result)
-	if i := position(r, t) + 1; i < len(r.Turns) && r.Turns[i].Index == t.Index+1 {
+	if i := s.positions[t] + 1; i < len(r.Turns) && r.Turns[i].Index == t.Index+1 {
 		visit(r.Turns[i].Input, result)
 	}
 	for _, c := range list {

@@ -15,17 +15,23 @@ type side struct {
 	history *session.History
 	runs    []*session.Run // that are compared
 	numbers map[*session.Run]int
-	groups  map[int64]int           // numbers of parallel groups by their start
-	asked   map[*session.Run]string // question caches its result
+	// positions are those of turns in their runs.
+	positions map[*session.Turn]int
+	groups    map[int64]int           // numbers of parallel groups by their start
+	asked     map[*session.Run]string // question caches its result
 }
 
 func newSide(t Target) *side {
 	s := &side{
 		Target: t, history: session.HistoryOf(t.Session, t.Blocks), runs: t.Session.Runs,
-		numbers: map[*session.Run]int{}, groups: map[int64]int{}, asked: map[*session.Run]string{},
+		numbers: map[*session.Run]int{}, positions: map[*session.Turn]int{}, groups: map[int64]int{},
+		asked: map[*session.Run]string{},
 	}
 	for i, r := range t.Session.Runs {
 		s.numbers[r] = i + 1
+		for j, turn := range r.Turns {
+			s.positions[turn] = j
+		}
 		if start := r.GroupStart.UnixNano(); !r.GroupStart.IsZero() && s.groups[start] == 0 {
 			s.groups[start] = len(s.groups) + 1
 		}
@@ -158,7 +164,7 @@ func messagesOf(t *session.Turn) *session.Refs {
 // before returns the messages of the last request of the run, or of the run that it continues, before a turn; nil where
 // there is none.
 func (s *side) before(r *session.Run, t *session.Turn) *session.Refs {
-	lists := [][]*session.Turn{r.Turns[:position(r, t)]}
+	lists := [][]*session.Turn{r.Turns[:s.positions[t]]}
 	if st := s.history.Run(r); st.Parent != nil && st.Relation != session.RelationSubAgent {
 		lists = append(lists, st.Parent.Turns)
 	}
@@ -193,14 +199,4 @@ func without(q, other *session.Refs) []session.Ref {
 		has[ref.Block] = true
 	}
 	return slices.DeleteFunc(q.From(same), func(ref session.Ref) bool { return has[ref.Block] })
-}
-
-// position returns the index of a turn in its run.
-func position(r *session.Run, t *session.Turn) int {
-	byIndex := func(o *session.Turn, n int64) int { return cmp.Compare(o.Index, n) }
-	i, _ := slices.BinarySearchFunc(r.Turns, t.Index, byIndex)
-	for i < len(r.Turns) && r.Turns[i] != t {
-		i++
-	}
-	return i
 }

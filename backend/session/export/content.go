@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/spans"
@@ -64,7 +63,7 @@ var messageLists = []string{spans.ListInput, spans.ListOutput, spans.ListResults
 	spans.ListRequest, spans.ListBefore, spans.ListAfter}
 
 // list returns the bodies of a list that are there. It calls note with each reason why others are not.
-func (c *content) list(name string, refs *session.Refs, note func(what string)) []body {
+func (c *content) list(name string, refs *session.Refs, note func(what string)) (l []body) {
 	if refs == nil {
 		return nil
 	}
@@ -72,29 +71,25 @@ func (c *content) list(name string, refs *session.Refs, note func(what string)) 
 		note(fmt.Sprintf("%s: %d of %d items", name, refs.Len(), refs.Count))
 	}
 	items, read := refs.Items(), c.blocks.Read(refs)
-	blocks := func(at []int) string {
-		var names []string
-		for _, i := range at {
-			names = append(names, items[i].Block)
-		}
-		return "blocks " + strings.Join(names, " ")
+	isGone, blocks := map[int]bool{}, map[bool]string{} // by whether they were withheld
+	for _, m := range read.Missing {
+		isGone[m.Position] = true
+		blocks[m.Withheld] += " " + items[m.Position].Block
 	}
-	var l []body
 	for i, ref := range items {
 		b := []byte(read.Bodies[i])
 		if slices.Contains(messageLists, name) {
 			b = sorted(b)
 		}
-		_, isMissing := slices.BinarySearch(read.Missing, i)
-		if _, isWithheld := slices.BinarySearch(read.Withheld, i); !isMissing && !isWithheld {
+		if !isGone[i] {
 			l = append(l, body{ref, b})
 		}
 	}
-	if len(read.Missing) > 0 {
-		note(name + ": " + blocks(read.Missing))
+	if blocks[false] != "" {
+		note(name + ": blocks" + blocks[false])
 	}
-	if len(read.Withheld) > 0 {
-		note(name + ": withheld at the source: " + blocks(read.Withheld))
+	if blocks[true] != "" {
+		note(name + ": withheld at the source: blocks" + blocks[true])
 	}
 	return l
 }

@@ -202,15 +202,7 @@ func (c *cells) append(record []string) []string {
 	}
 	currency := ""
 	if c.cost != nil {
-		cost, currency = string(number(*c.cost)), c.currency
+		cost, currency = string(encode(*c.cost)), c.currency // trees have finite costs
 	}
 	return append(append(append(record, c.model), counts...), cost, currency)
-}
-
-// number writes f as encoding/json does; a number that JSON cannot have is 0.
-func number(f float64) []byte {
-	if b := encode(f); string(b) != "null" {
-		return b
-	}
-	return []byte("0")
 }

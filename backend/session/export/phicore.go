@@ -134,7 +134,7 @@ func (p *phiCore) spawnRef(runs []*session.Run) []byte {
 		}
 		id := r.ParentSessionID
 		isParent := func(o *session.Run) bool { return o.ID == r.ParentID }
-		if id == "" && p.s.Parent(r) == nil && !slices.ContainsFunc(runs, isParent) {
+		if id == "" && !slices.ContainsFunc(p.s.Runs, isParent) {
 			id, _, _ = strings.Cut(r.ParentID, ".")
 		}
 		if id == "" || id == p.s.ID {

@@ -202,22 +202,22 @@ func (e *emitter) further() {
 			}
 		}
 	}
-	e.places(func(n session.Node, permissions []*session.Permission, _ []session.Defect) {
-		for _, p := range permissions {
-			e.permission(n, p)
+	for n := range e.s.Walk() {
+		if n.Permission != nil {
+			e.permission(n, n.Permission)
 		}
-	})
+	}
 	e.defects("", e.s.Defects)
-	e.places(func(n session.Node, permissions []*session.Permission, defects []session.Defect) {
+	for n := range e.s.Walk() {
 		where := whereTurn(n.Run, n.Turn)
 		if n.Call != nil {
 			where += " " + n.Call.ID
 		}
-		e.defects(where, defects)
-		for _, p := range permissions {
-			e.defects(where, p.Defects)
-		}
-	})
+		e.defects(where, *n.Defects())
+	}
+	for _, group := range e.s.Groups {
+		e.defects(whereRun(&session.Run{Span: group.Span}), group.Defects)
+	}
 }
 
 // permission puts a permission evaluation. Times are unix nanoseconds.
@@ -240,30 +240,5 @@ func (e *emitter) permission(n session.Node, p *session.Permission) {
 func (e *emitter) defects(where string, defects []session.Defect) {
 	for _, d := range defects {
 		e.put(Row{Type: RowDefect, JSON: fields("where", where, "code", &d.Code, "detail", d.Detail)})
-	}
-}
-
-// places calls visit with each run, turn, tool call and compaction, and its permission evaluations and defects.
-func (e *emitter) places(visit func(session.Node, []*session.Permission, []session.Defect)) {
-	inside := func(n session.Node, calls []*session.ToolCall, compactions []*session.Compaction) {
-		at := n
-		for _, at.Call = range calls {
-			visit(at, at.Call.Permissions, at.Call.Defects)
-		}
-		for _, c := range compactions {
-			visit(n, nil, c.Defects)
-		}
-	}
-	for _, r := range e.s.Runs {
-		n := session.Node{Run: r}
-		visit(n, r.Permissions, r.Defects)
-		inside(n, r.ToolCalls, r.Compactions)
-		for _, n.Turn = range e.runs[r].turns {
-			visit(n, n.Turn.Permissions, n.Turn.Defects)
-			inside(n, n.Turn.ToolCalls, n.Turn.Compactions)
-		}
-	}
-	for _, group := range e.s.Groups {
-		visit(session.Node{Run: &session.Run{Span: group.Span}}, nil, group.Defects)
 	}
 }

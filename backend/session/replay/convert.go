@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
-	"math"
 	"strconv"
 
 	"github.com/otelagent/otelagent/backend/message"
@@ -74,7 +73,7 @@ func complete(r *message.Request, o Options) (notes []string) {
 		r.Params[message.MaxTokens] = strconv.AppendInt(nil, *t.MaxTokens, 10)
 		notes = append(notes, "added: max tokens that the turn states")
 	}
-	if f := t.Temperature; r.Params[message.Temperature] == nil && f != nil && !math.IsNaN(*f) && !math.IsInf(*f, 0) {
+	if f := t.Temperature; r.Params[message.Temperature] == nil && f != nil {
 		r.Params[message.Temperature] = strconv.AppendFloat(nil, *f, 'g', -1, 64)
 		notes = append(notes, "added: temperature that the turn states")
 	}
