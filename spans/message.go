@@ -1,6 +1,9 @@
 package spans
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // Message is one message, or the result of a tool call. Only Raw is required.
 type Message struct {
@@ -23,6 +26,40 @@ type Usage struct {
 	Rule UsageRule
 	// LowerBound says that the true usage is this or more: the source does not have all of it.
 	LowerBound bool
+}
+
+// ExcludesCache reports that input does not include cached tokens.
+func (r UsageRule) ExcludesCache() bool {
+	return r == UsageRuleExcludesCache || r == UsageRuleExcludesCacheAndReasoning
+}
+
+// ExcludesReasoning reports that output does not include reasoning.
+func (r UsageRule) ExcludesReasoning() bool {
+	return r == UsageRuleExcludesReasoning || r == UsageRuleExcludesCacheAndReasoning
+}
+
+// Normalised returns the counts under one rule for all providers: input includes cached tokens, output includes
+// reasoning.
+func (u Usage) Normalised() Usage {
+	if u.Rule.ExcludesCache() {
+		u.Input = AddCounts(u.Input, AddCounts(u.CacheRead, u.CacheWrite))
+	}
+	if u.Rule.ExcludesReasoning() {
+		u.Output = AddCounts(u.Output, u.Reasoning)
+	}
+	u.Rule = UsageRuleIncludesCache
+	return u
+}
+
+// AddCounts adds counts within the bounds of an int64: a source may state nonsense.
+func AddCounts(a, b int64) int64 {
+	switch {
+	case b > 0 && a > math.MaxInt64-b:
+		return math.MaxInt64
+	case b < 0 && a < math.MinInt64-b:
+		return math.MinInt64
+	}
+	return a + b
 }
 
 // Parameters are what a request asks for in addition to its messages. A zero field is not stated. Where a payload has

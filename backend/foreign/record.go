@@ -126,22 +126,15 @@ func (r *record) usageRule() spans.UsageRule { return cmp.Or(r.rule.Usage, r.src
 // readUsage reads the counts of a record, normalised by the rule of its source: input with cache, output with
 // reasoning. Without input and output it has none.
 func (r *record) readUsage() {
-	u, known := &spans.Usage{}, false
+	u, known := &spans.Usage{Rule: r.usageRule()}, false
 	for i, n := range []*int64{&u.Input, &u.Output, &u.Reasoning, &u.CacheRead, &u.CacheWrite} {
 		if found, ok := r.value(usageFields[i]).Int(); ok && found >= 0 {
 			*n = min(found, 1<<50) // sums stay in range
 			known = known || i < 2
 		}
 	}
-	rule := r.usageRule()
-	if rule == spans.UsageRuleExcludesCache || rule == spans.UsageRuleExcludesCacheAndReasoning {
-		u.Input += u.CacheRead + u.CacheWrite
-	}
-	if rule == spans.UsageRuleExcludesReasoning || rule == spans.UsageRuleExcludesCacheAndReasoning {
-		u.Output += u.Reasoning
-	}
 	if known {
-		r.usage = u
+		r.usage = new(u.Normalised())
 	}
 }
 

@@ -193,13 +193,8 @@ func ellipsis(s string, n int) string {
 
 // atMost returns the first n bytes of s, in whole characters, and whether it has more.
 func atMost(s string, n int) (string, bool) {
-	if len(s) <= n {
-		return s, false
-	}
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return strings.Clone(s[:n]), true
+	head := session.Beginning(s, n)
+	return head, len(head) < len(s)
 }
 
 // maxScan bounds the bytes of a text on one line.

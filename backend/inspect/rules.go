@@ -1,6 +1,10 @@
 package inspect
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"github.com/otelagent/otelagent/internal/rawjson"
+)
 
 // maxRules bounds how many permission rules are shown one by one.
 const maxRules = 200
@@ -10,13 +14,9 @@ const factRules = "rules"
 
 // ruleLines returns rules one a line, as people read them.
 func ruleLines(body string) []string {
-	var list []json.RawMessage
-	if json.Unmarshal([]byte(body), &list) != nil {
+	list := rawjson.Elements([]byte(body))
+	if list == nil {
 		return []string{argsText(body)}
 	}
-	var out []string
-	for _, raw := range list {
-		out = append(out, argsText(string(raw)))
-	}
-	return out
+	return each(list, func(raw json.RawMessage) string { return argsText(string(raw)) })
 }

@@ -310,8 +310,9 @@ func (s *BlockSet) Read(refs *Refs) Content {
 	return c
 }
 
-// placeKeys are the members of a message that state its position. The last four do in a message with an id.
-var placeKeys = []string{
+// PlaceKeys are the members of a message that state its position and are no content. The first five are phi-core's, the
+// last four state it in a message with an id.
+var PlaceKeys = []string{
 	"turnId", "nodeId", "parentId", "tags", "provenanceHint", "messageId", "id", "timestamp", "created_at", "createdAt",
 }
 
@@ -329,7 +330,7 @@ func (s *BlockSet) Same(ref Ref) string {
 // SameMessage returns equal ids for messages of equal value, without the members that state a position. It reports
 // false for a body that is not JSON.
 func SameMessage(body string) (spans.ShortID, bool) {
-	keys := placeKeys
+	keys := PlaceKeys
 	if !strings.Contains(body, `"id"`) {
 		keys = keys[:6]
 	}

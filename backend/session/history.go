@@ -431,7 +431,7 @@ func (s *Session) opening() []Ref {
 func (s *Session) Title(blocks *BlockSet) (title string) {
 	if v, ok := valueOf(s.Fact(SubjectSession, FactTitle), blocks); ok {
 		if json.Unmarshal([]byte(v), &title) == nil && title != "" {
-			return beginning(title, maxTitle)
+			return Beginning(title, maxTitle)
 		}
 	}
 	title = ""
@@ -442,8 +442,8 @@ func (s *Session) Title(blocks *BlockSet) (title string) {
 				continue
 			}
 			const near = 4 * maxOpening // its blanks become shorter
-			text := strings.Join(strings.Fields(beginning(withoutTags(x.Text), near)), " ")
-			text = strings.TrimSpace(beginning(text, maxOpening))
+			text := strings.Join(strings.Fields(Beginning(withoutTags(x.Text), near)), " ")
+			text = strings.TrimSpace(Beginning(text, maxOpening))
 			if !strings.HasPrefix(text, "<") {
 				return text
 			}
@@ -474,15 +474,15 @@ func withoutTags(text string) string {
 // maxOpening bounds a title that is the beginning of a message, in bytes.
 const maxOpening = 120
 
-// beginning returns at most n bytes of text, in whole characters.
-func beginning(text string, n int) string {
+// Beginning returns at most n bytes of text, in whole characters. A text that was cut holds nothing of the long one.
+func Beginning(text string, n int) string {
 	if len(text) <= n {
 		return text
 	}
 	for n > 0 && !utf8.RuneStart(text[n]) {
 		n--
 	}
-	return text[:n]
+	return strings.Clone(text[:n])
 }
 
 // Archived reports whether the session is put away.

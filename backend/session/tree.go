@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"iter"
-	"math"
 	"slices"
 	"sort"
 	"strings"
@@ -406,16 +405,7 @@ func (u Usage) All() int64 {
 	return plus(plus(plus(plus(u.Input, u.Output), u.Reasoning), u.CacheRead), u.CacheWrite)
 }
 
-// plus adds counts within the bounds of an int64: a source may state nonsense.
-func plus(a, b int64) int64 {
-	switch {
-	case b > 0 && a > math.MaxInt64-b:
-		return math.MaxInt64
-	case b < 0 && a < math.MinInt64-b:
-		return math.MinInt64
-	}
-	return a + b
-}
+var plus = spans.AddCounts
 
 // ReportedUsage are the counts as the loop reported them.
 type ReportedUsage struct {
@@ -431,10 +421,10 @@ type ReportedUsage struct {
 func (r *ReportedUsage) derive(u Usage, rule spans.UsageRule) {
 	r.Input, r.Output, r.Reasoning = u.Input, u.Output, u.Reasoning
 	r.CacheRead, r.CacheWrite = u.CacheRead, u.CacheWrite
-	if rule == spans.UsageRuleExcludesCache || rule == spans.UsageRuleExcludesCacheAndReasoning {
+	if rule.ExcludesCache() {
 		r.Input = plus(plus(u.Input, -u.CacheRead), -u.CacheWrite)
 	}
-	if rule == spans.UsageRuleExcludesReasoning || rule == spans.UsageRuleExcludesCacheAndReasoning {
+	if rule.ExcludesReasoning() {
 		r.Output = plus(u.Output, -u.Reasoning)
 	}
 }

@@ -164,7 +164,7 @@ func (res *TurnResult) gemini(o *object.Object) {
 		CacheRead: "cachedContentTokenCount", Total: "totalTokenCount"}.Read(u, spans.UsageRuleExcludesReasoning)
 	// Tokens of the prompt that tools of the API wrote stand apart from those of the request.
 	if n := u.Count("toolUsePromptTokenCount"); n != nil && res.Usage != nil {
-		res.Usage.Input = plus(res.Usage.Input, *n)
+		res.Usage.Input = spans.AddCounts(res.Usage.Input, *n)
 	}
 	res.StopReason = o.Object("promptFeedback").String("blockReason")
 	if candidate := first(o, "candidates"); candidate != nil {

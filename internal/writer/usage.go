@@ -1,7 +1,6 @@
 package writer
 
 import (
-	"math"
 	"strings"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -17,30 +16,16 @@ type normalUsage struct {
 	lowerBound bool
 }
 
-func normalised(u *Usage) normalUsage {
-	n := normalUsage{[5]int64{u.Input, u.Output, u.Reasoning, u.CacheRead, u.CacheWrite}, u.LowerBound}
-	if u.Rule == spans.UsageRuleExcludesReasoning || u.Rule == spans.UsageRuleExcludesCacheAndReasoning {
-		n.counts[1] = plus(n.counts[1], u.Reasoning)
-	}
-	if u.Rule == spans.UsageRuleExcludesCache || u.Rule == spans.UsageRuleExcludesCacheAndReasoning {
-		n.counts[0] = plus(n.counts[0], plus(u.CacheRead, u.CacheWrite))
-	}
-	return n
+func normalised(usage *Usage) normalUsage {
+	u := usage.Normalised()
+	return normalUsage{[5]int64{u.Input, u.Output, u.Reasoning, u.CacheRead, u.CacheWrite}, u.LowerBound}
 }
 
 func (n *normalUsage) add(m normalUsage) {
 	for i := range n.counts {
-		n.counts[i] = plus(n.counts[i], m.counts[i])
+		n.counts[i] = spans.AddCounts(n.counts[i], m.counts[i])
 	}
 	n.lowerBound = n.lowerBound || m.lowerBound
-}
-
-// plus adds counts, up to the greatest there is: what a source says to be nonsense does not become a negative count.
-func plus(a, b int64) int64 {
-	if b > 0 && a > math.MaxInt64-b {
-		return math.MaxInt64
-	}
-	return a + b
 }
 
 // usageKeys are the keys of the counts of a normalUsage, and of its lower bound.

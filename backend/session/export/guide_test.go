@@ -162,6 +162,24 @@ func TestNamer(t *testing.T) {
 
 func flip(id string, at int64) (string, int64) { return id, at }
 
+// A utility turn has no row. What the tree says of it is exported nevertheless.
+func TestGuideHasDefectsOfUtilityTurns(t *testing.T) {
+	s, m := recordedRun()
+	turn := s.Runs[0].Turns[0]
+	turn.Purpose = spans.PurposeUtility
+	turn.Defects = append(turn.Defects, session.Defect{Code: spans.DefectToolCallMissing, Detail: "0 of 1 arrived"})
+	turn.Permissions = append(turn.Permissions, &session.Permission{Tool: "probe", Action: spans.ActionDeny})
+	var out bytes.Buffer
+	if _, err := JSONL(&out, session.Tree{Session: s, Blocks: &m.blocks}, Options{Partial: true}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"tool":"probe","action":"deny"`, `"code":"tool_call_missing"`} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %s in %s", want, out.String())
+		}
+	}
+}
+
 // fullDisk takes some bytes and no more.
 type fullDisk struct{ room int }
 

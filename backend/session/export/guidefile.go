@@ -66,9 +66,6 @@ func write(w io.Writer, s session.Tree, opts Options, sources bool,
 	put, end := format(out)
 	for row := range g.Rows() {
 		put(&row)
-		if _, err := out.Write(nil); err != nil {
-			break
-		}
 	}
 	end()
 	return g.Missing(), flushed(out, s.Session)

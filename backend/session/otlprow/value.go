@@ -3,7 +3,6 @@ package otlprow
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"strings"
 	"unicode/utf8"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -30,15 +29,7 @@ func boundID(s string) string {
 }
 
 // cut returns s as valid text of at most n bytes, cut at a rune. A cut string does not hold on to the long one.
-func cut(s string, n int) string {
-	if len(s) <= n {
-		return valid(s)
-	}
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return valid(strings.Clone(s[:n]))
-}
+func cut(s string, n int) string { return valid(session.Beginning(s, n)) }
 
 // text returns a string attribute; empty if there is none.
 func text(m pcommon.Map, key attribute.Key) string {

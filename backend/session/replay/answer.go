@@ -42,15 +42,9 @@ func NewAnswer(a Answer, message []byte, usage *spans.Usage) *Answer {
 	if a.read(message); usage == nil {
 		return &a
 	}
-	a.Usage = &session.Usage{Input: usage.Input, Output: usage.Output, Reasoning: usage.Reasoning,
-		CacheRead: usage.CacheRead, CacheWrite: usage.CacheWrite, LowerBound: usage.LowerBound}
-	if usage.Rule == spans.UsageRuleExcludesCache || usage.Rule == spans.UsageRuleExcludesCacheAndReasoning {
-		a.Usage.Add(session.Usage{Input: usage.CacheRead})
-		a.Usage.Add(session.Usage{Input: usage.CacheWrite})
-	}
-	if usage.Rule == spans.UsageRuleExcludesReasoning || usage.Rule == spans.UsageRuleExcludesCacheAndReasoning {
-		a.Usage.Add(session.Usage{Output: usage.Reasoning})
-	}
+	u := usage.Normalised()
+	a.Usage = &session.Usage{Input: u.Input, Output: u.Output, Reasoning: u.Reasoning, CacheRead: u.CacheRead,
+		CacheWrite: u.CacheWrite, LowerBound: u.LowerBound}
 	return &a
 }
 
