@@ -143,7 +143,7 @@ func NewRequest(t session.Tree, run *session.Run, turn *session.Turn, q *session
 	if len(turn.Requests) > 1 {
 		r.Address += "/" + strconv.FormatInt(q.Attempt, 10)
 	}
-	r.before, _ = earlier(turn, q)
+	r.before = earlier(turn, q)
 	p := q.Payload(t.Blocks)
 	r.Payload, r.Exact, r.Redacted, r.Stated, r.Defects = p, p.Exact, p.Redacted, p.Stated, p.Defects
 	if p.Bytes != nil {

@@ -124,8 +124,7 @@ func (m *docs) children(o *TurnView, p place, of string, capture spans.Capture, 
 func (m *docs) sources(t *viewTurn) map[string]string {
 	out := map[string]string{}
 	if q := t.LastRequest(); q != nil && q.Messages != nil {
-		_, same := earlier(t.Turn, q)
-		for _, ref := range q.Messages.From(same) {
+		for _, ref := range fresh(t.Turn, q) {
 			msg := session.Message{Ref: ref}
 			if msg.Source, _ = spans.ParseProvenance(ref.Provenance); ref.Provenance != "" {
 				out[m.tree.Blocks.Same(ref)] = source(&msg)
@@ -361,28 +360,19 @@ func (m *docs) request(t *viewTurn, q *session.Request) RequestView {
 }
 
 // earlier returns the last complete request before q of another turn than t, which is the turn of q: messages of a
-// discarded attempt are new on the turn too. It is nil where there is none. same is how many first messages both are
-// known to have in common.
-func earlier(t *session.Turn, q *session.Request) (before *session.Request, same int64) {
-	if q.Messages != nil {
-		same = q.Messages.Same
+// discarded attempt are new on the turn too. It is nil where there is none.
+func earlier(t *session.Turn, q *session.Request) *session.Request {
+	before := q.Before()
+	for before != nil && slices.Contains(t.Requests, before) {
+		before = before.Before()
 	}
-	for before = q.Before(); before != nil && slices.Contains(t.Requests, before); before = before.Before() {
-		same = min(same, before.Messages.Same)
-	}
-	return before, same
+	return before
 }
 
 // fresh returns the messages of a complete request of a turn that the last request of another turn before it lacks.
 func fresh(t *session.Turn, q *session.Request) []session.Ref {
-	before, same := earlier(t, q)
-	out := q.Messages.From(same)
-	if before == nil || int64(before.Messages.Len()) == same { // the request before is its beginning
-		return out
+	if before := earlier(t, q); before != nil {
+		return q.Messages.Without(before.Messages)
 	}
-	seen := map[string]bool{}
-	for _, ref := range before.Messages.Items() {
-		seen[ref.Block] = true
-	}
-	return slices.DeleteFunc(slices.Clone(out), func(ref session.Ref) bool { return seen[ref.Block] })
+	return q.Messages.Items()
 }

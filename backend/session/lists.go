@@ -138,11 +138,18 @@ func (n *node) resolve() bool {
 	return n.whole
 }
 
-// Shared returns how many first items r and o have in common, two complete lists of one session. Of nil and of an
-// empty list it is 0.
-func (r *Refs) Shared(o *Refs) int64 { return r.shared(o, math.MaxInt64) }
+// Without returns the items of r whose blocks o does not have, two complete lists of one session. O may be nil.
+func (r *Refs) Without(o *Refs) []Ref {
+	same := r.shared(o, math.MaxInt64)
+	has := map[string]bool{}
+	for _, ref := range o.From(same) {
+		has[ref.Block] = true
+	}
+	return slices.DeleteFunc(r.From(same), func(ref Ref) bool { return has[ref.Block] })
+}
 
-// shared is Shared, or 0 where more than most of the last items of o are not in r.
+// shared returns how many first items r and o have in common. It is 0 for nil and an empty list, and where more than
+// most of the last items of o are not in r.
 func (r *Refs) shared(o *Refs, most int64) int64 {
 	if r.Len() == 0 || o.Len() == 0 {
 		return 0

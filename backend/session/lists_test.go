@@ -241,3 +241,19 @@ func TestResolvedItemsAreBounded(t *testing.T) {
 		t.Errorf("%d items, %d unresolved", items, unresolved)
 	}
 }
+
+// What a list repeats behind the beginning that both have is no part of the other one.
+func TestRefsWithout(t *testing.T) {
+	s := synth{session: Key{ID: "s1"}}
+	for i, bodies := range [][]string{{"one", "two"}, {"one", "three", "one", "two"}} {
+		s.add(KindTurn, "r", at(0), int64(i), at(int64(i)), at(int64(i+1))).Lists = []List{s.list("input", bodies...)}
+	}
+	turns, blocks := Assemble(s.rows).Runs[0].Turns, blocksOf(s.blocks)
+	got := blocks.Read(NewRefs(turns[1].Input.Without(turns[0].Input)...)).Bodies
+	if want := []string{"three", "one"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if all := turns[1].Input.Without(nil); len(all) != 4 {
+		t.Errorf("without nothing: %v", all)
+	}
+}

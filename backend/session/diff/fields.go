@@ -186,8 +186,8 @@ func (l *fieldList) others(r *session.Run, t *session.Turn, input []session.Ref)
 		f.refs = q.Items()
 	default:
 		before := l.of.before(r, t)
-		f.refs = without(q, before)
-		l.values(Request, "request.", ifKnown+"left_out", len(without(before, q)))
+		f.refs = q.Without(before)
+		l.values(Request, "request.", ifKnown+"left_out", len(before.Without(q)))
 	}
 	l.add(f)
 }

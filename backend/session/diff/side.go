@@ -188,15 +188,5 @@ func (s *side) news(r *session.Run, t *session.Turn) (refs *session.Refs, report
 	case !q.Complete:
 		return q, true
 	}
-	return session.NewRefs(without(q, s.before(r, t))...), false
-}
-
-// without returns the messages of a request that another one of the session does not have.
-func without(q, other *session.Refs) []session.Ref {
-	same := q.Shared(other)
-	has := map[string]bool{}
-	for _, ref := range other.From(same) {
-		has[ref.Block] = true
-	}
-	return slices.DeleteFunc(q.From(same), func(ref session.Ref) bool { return has[ref.Block] })
+	return session.NewRefs(q.Without(s.before(r, t))...), false
 }
