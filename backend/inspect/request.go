@@ -160,22 +160,7 @@ func NewRequest(t session.Tree, run *session.Run, turn *session.Turn, q *session
 	r.System, r.Tools = r.param(spans.ProvenanceSystem), r.param(spans.ProvenanceTools)
 	r.Params = r.param(spans.ProvenanceRest)
 	r.messages()
-	r.missingMessages()
 	return r
-}
-
-// missingMessages completes Missing: Payload stops before the messages where another part is missing.
-func (r *Request) missingMessages() {
-	if len(r.Missing) == 0 || slices.ContainsFunc(r.Missing, func(m MissingPart) bool { return m.Part == "message" }) {
-		return
-	}
-	for _, p := range r.Messages {
-		if p.State == "" {
-			continue
-		}
-		m := session.MissingPart{Part: "message", Position: *p.Index, Block: p.Block, Withheld: p.State != StateMissing}
-		r.Missing = append(r.Missing, MissingPart{m, p.Bytes, int64(len(p.text))})
-	}
 }
 
 // part reads a part from the blocks.

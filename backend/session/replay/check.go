@@ -50,8 +50,6 @@ func Check(turn *session.Turn, q *session.Request, payload session.Payload) *Rep
 		reason("the request is not whole")
 	case err != nil:
 		reason(err.Error())
-	case q.Params == nil:
-		reason("the loop recorded only messages: system prompt, tools and parameters are missing")
 	case !slices.ContainsFunc(q.Params.Items(), func(ref session.Ref) bool {
 		return ref.Provenance == string(spans.ProvenanceRest)
 	}):
