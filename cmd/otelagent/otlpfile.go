@@ -3,12 +3,12 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"regexp"
 	"strings"
 
@@ -34,28 +34,52 @@ type document struct {
 	size   int
 }
 
-// openOTLP returns the JSON of a file of spans or log records, nil for any other file, of which it then has read
-// nothing. A file may be compressed with zstd, as a whole or, as the file exporter does, document by document.
-func openOTLP(in io.ReadSeeker) (io.Reader, error) {
+// otlpFile is a file of spans or log records.
+type otlpFile struct {
+	name string
+	text io.Reader // JSON
+}
+
+// openOTLP opens the files that hold spans or log records. It returns the names of the others, of which it then has read
+// nothing. Open returns nil for a file that cannot be read twice.
+func openOTLP(names []string, open func(string) (io.ReadSeeker, error)) (files []otlpFile, others []string, err error) {
+	for _, name := range names {
+		in, err := open(name)
+		var text io.Reader
+		if err == nil && in != nil {
+			text, err = otlpText(in)
+		}
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case text == nil:
+			others = append(others, name)
+		case name == "-":
+			files = append(files, otlpFile{"standard input", text})
+		default:
+			files = append(files, otlpFile{name, text})
+		}
+	}
+	return files, others, nil
+}
+
+// otlpText returns the JSON of a file of spans or log records, nil for any other file. A file may be compressed with
+// zstd, as a whole or, as the file exporter does, document by document.
+func otlpText(in io.ReadSeeker) (io.Reader, error) {
 	const magic = "\x28\xb5\x2f\xfd"
-	head := make([]byte, 8)
-	n, _ := io.ReadFull(in, head)
-	if _, err := in.Seek(0, io.SeekStart); err != nil {
-		return nil, err
-	}
-	var r io.Reader = in
-	framed := bytes.HasSuffix(head[:n], []byte(magic))
-	if framed {
-		r = &frames{r: bufio.NewReader(in)}
-	}
-	if framed || bytes.HasPrefix(head, []byte(magic)) {
+	text := bufio.NewReaderSize(in, otlpPeek)
+	head, _ := text.Peek(2 * len(magic))
+	if framed := bytes.HasSuffix(head, []byte(magic)); framed || bytes.HasPrefix(head, []byte(magic)) {
+		var r io.Reader = text
+		if framed {
+			r = &frames{r: text}
+		}
 		z, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxRecording))
 		if err != nil {
 			return nil, err
 		}
-		r = z
+		text = bufio.NewReaderSize(z, otlpPeek)
 	}
-	text := bufio.NewReaderSize(r, otlpPeek)
 	if begin, _ := text.Peek(otlpPeek); otlpHead.Match(begin) {
 		return io.LimitReader(text, maxRecording), nil
 	}
@@ -80,31 +104,22 @@ func (f *frames) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// documents yields the documents of a file. An error holds nothing of the input.
-func documents(name string, in io.Reader) iter.Seq2[document, error] {
-	return func(yield func(document, error) bool) {
-		dec := json.NewDecoder(in)
-		for n := 1; ; n++ {
-			var text json.RawMessage
-			err := dec.Decode(&text)
-			if errors.Is(err, io.EOF) {
-				return
-			}
-			var d document
-			if err == nil {
-				err = otlpbounds.CheckJSON(text)
-			}
-			if err == nil {
-				d, err = parseDocument(text)
-			}
-			if err != nil {
-				yield(d, fmt.Errorf("%s: document %d, which ends before byte %d, is no OTLP of spans or log records", name, n,
-					dec.InputOffset()+1))
-				return
-			}
-			if !yield(d, nil) {
-				return
-			}
+// each hands the documents of the file to put. An error of what it reads holds nothing of the input.
+func (f otlpFile) each(put func(document) error) error {
+	dec := json.NewDecoder(f.text)
+	for n := 1; ; n++ {
+		var text json.RawMessage
+		err := dec.Decode(&text)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		d, bad := parseDocument(text)
+		if err != nil || bad != nil {
+			return fmt.Errorf("%s: document %d, which ends before byte %d, is no OTLP of spans or log records", f.name, n,
+				dec.InputOffset()+1)
+		}
+		if err := put(d); err != nil {
+			return err
 		}
 	}
 }
@@ -112,15 +127,13 @@ func documents(name string, in io.Reader) iter.Seq2[document, error] {
 func parseDocument(text []byte) (d document, err error) {
 	d = document{ptrace.NewTraces(), plog.NewLogs(), len(text)}
 	m := otlpHead.FindSubmatch(text[:min(len(text), otlpPeek)])
-	if m == nil {
-		return d, errors.New("no OTLP")
+	if err = otlpbounds.CheckJSON(text); err != nil || m == nil {
+		return d, cmp.Or(err, errors.New("no OTLP"))
 	}
 	switch head, _, _ := strings.Cut(string(m[1]), `"`); head {
 	case "result":
 		var of struct{ Result json.RawMessage }
-		if err = json.Unmarshal(text, &of); err != nil {
-			return d, err
-		}
+		_ = json.Unmarshal(text, &of) // it is JSON
 		text = of.Result
 		fallthrough
 	case "resourceSpans":

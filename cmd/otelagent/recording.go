@@ -108,15 +108,21 @@ func (r *recording) open(name string) (in io.ReadSeeker, err error) {
 			return nil, fmt.Errorf("standard input: %w", err)
 		}
 		in = bytes.NewReader(r.stdin)
-	case isRegular(name):
-		f, err := os.Open(name)
-		if err != nil {
-			return nil, err
-		}
-		r.files, in = append(r.files, f), f
+	default:
+		in, err = r.regular(name)
 	}
 	r.inputs[name] = in
-	return in, nil
+	return in, err
+}
+
+// regular opens a regular file, nil for any other.
+func (s *sources) regular(name string) (io.ReadSeeker, error) {
+	if !isRegular(name) {
+		return nil, nil
+	}
+	f, err := os.Open(name)
+	s.files = append(s.files, f)
+	return f, err
 }
 
 // grow counts the bytes that are kept.
@@ -154,37 +160,19 @@ func (r *recording) read(ctx context.Context, files []string, from string) error
 
 // readOTLP keeps the spans and log records of the files that hold such, and returns the other files. It keeps them as a
 // collector would have got them. It reads standard input into memory.
-func (r *recording) readOTLP(ctx context.Context, files []string) (rest []string, err error) {
-	for _, name := range files {
-		in, err := r.open(name)
+func (r *recording) readOTLP(ctx context.Context, files []string) ([]string, error) {
+	otlp, rest, err := openOTLP(files, r.open)
+	for _, f := range otlp {
+		var all keptOTLP
+		err := f.each(func(d document) error {
+			return cmp.Or(r.grow(d.size), all.put(ctx, r.store, d, otlprow.WithTenant(r.app.tenant)))
+		})
 		if err != nil {
 			return nil, err
 		}
-		var text io.Reader
-		if in != nil {
-			if text, err = openOTLP(in); err != nil {
-				return nil, err
-			}
-		}
-		if text == nil {
-			rest = append(rest, name)
-			continue
-		}
-		if name == "-" {
-			name = "standard input"
-		}
-		var all keptOTLP
-		for d, err := range documents(name, text) {
-			if err != nil {
-				return nil, err
-			}
-			if err := cmp.Or(r.grow(d.size), all.put(ctx, r.store, &d, otlprow.WithTenant(r.app.tenant))); err != nil {
-				return nil, err
-			}
-		}
-		all.say(r.app, name)
+		all.say(r.app, f.name)
 	}
-	return rest, nil
+	return rest, err
 }
 
 // keptOTLP counts what a store kept of a file.
@@ -194,7 +182,7 @@ type keptOTLP struct {
 }
 
 // put keeps a document in a store.
-func (k *keptOTLP) put(ctx context.Context, st store.Store, d *document, opts ...otlprow.Option) error {
+func (k *keptOTLP) put(ctx context.Context, st store.Store, d document, opts ...otlprow.Option) error {
 	batch, ofSpans := otlprow.Decode(d.traces, opts...)
 	logs, ofLogs := otlprow.DecodeLogs(d.logs, opts...)
 	batch.Rows, batch.Blocks = append(batch.Rows, logs.Rows...), append(batch.Blocks, logs.Blocks...)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 
@@ -29,28 +28,13 @@ const otlpFlags = "db tenant endpoint protocol"
 // sendOTLP sends files of spans and log records, unchanged, or keeps them in a database. It returns false where the
 // files hold something else.
 func (a *app) sendOTLP(ctx context.Context, o *sendOptions) (bool, error) {
-	var texts []io.Reader
-	for _, name := range o.Files {
-		if !isRegular(name) {
-			continue
-		}
-		f, err := os.Open(name)
-		if err != nil {
-			return true, err
-		}
-		defer f.Close()
-		text, err := openOTLP(f)
-		if err != nil {
-			return true, err
-		}
-		if text != nil {
-			texts = append(texts, text)
-		}
+	var opened sources
+	defer opened.close()
+	files, others, err := openOTLP(o.Files, opened.regular)
+	if err != nil || len(files) == 0 {
+		return err != nil, err
 	}
-	if len(texts) == 0 {
-		return false, nil
-	}
-	if len(texts) < len(o.Files) {
+	if len(others) > 0 {
 		return true, usagef("some of the files hold spans or log records, others events: send them one after the other")
 	}
 	for _, flag := range o.given {
@@ -64,26 +48,13 @@ func (a *app) sendOTLP(ctx context.Context, o *sendOptions) (bool, error) {
 		return true, err
 	}
 	var all keptOTLP
-	put := func(ctx context.Context, d *document) error {
-		return all.put(ctx, t.store, d, otlprow.WithTenant(o.Tenant))
-	}
+	put := func(d document) error { return all.put(ctx, t.store, d, otlprow.WithTenant(o.Tenant)) }
 	if t.store == nil {
-		put, err = o.forwarder(ctx, t)
+		put, err = o.forwarder(ctx, t, &all)
 	}
-	for i, text := range texts {
-		if err != nil {
-			break
-		}
-		for d, failed := range documents(o.Files[i], text) {
-			if err = failed; err == nil {
-				err = put(ctx, &d)
-			}
-			if err != nil {
-				break
-			}
-			if t.store == nil {
-				all.spans, all.records = all.spans+d.traces.SpanCount(), all.records+d.logs.LogRecordCount()
-			}
+	for _, f := range files {
+		if err == nil {
+			err = f.each(put)
 		}
 	}
 	if err = cmp.Or(err, t.end(ctx)); err != nil {
@@ -94,8 +65,8 @@ func (a *app) sendOTLP(ctx context.Context, o *sendOptions) (bool, error) {
 	return true, nil
 }
 
-// forwarder returns what sends documents to a collector, until the end of the target.
-func (o *sendOptions) forwarder(ctx context.Context, t *target) (func(context.Context, *document) error, error) {
+// forwarder returns what sends documents to a collector, until the end of the target, and counts them.
+func (o *sendOptions) forwarder(ctx context.Context, t *target, all *keptOTLP) (func(document) error, error) {
 	factory := otlpexporter.NewFactory()
 	if cmp.Or(o.Protocol, os.Getenv("OTEL_EXPORTER_OTLP_PROTOCOL")) == string(otelsetup.HTTP) {
 		factory = otlphttpexporter.NewFactory()
@@ -129,15 +100,12 @@ func (o *sendOptions) forwarder(ctx context.Context, t *target) (func(context.Co
 		return nil, err
 	}
 	t.end = func(ctx context.Context) error { return errors.Join(traces.Shutdown(ctx), logs.Shutdown(ctx)) }
-	return func(ctx context.Context, d *document) error {
-		var err error
-		if d.traces.SpanCount() > 0 {
-			err = traces.ConsumeTraces(ctx, d.traces)
+	return func(d document) error {
+		all.spans, all.records = all.spans+d.traces.SpanCount(), all.records+d.logs.LogRecordCount()
+		if d.logs.LogRecordCount() > 0 {
+			return logs.ConsumeLogs(ctx, d.logs)
 		}
-		if err == nil && d.logs.LogRecordCount() > 0 {
-			err = logs.ConsumeLogs(ctx, d.logs)
-		}
-		return err
+		return traces.ConsumeTraces(ctx, d.traces)
 	}, nil
 }
 
