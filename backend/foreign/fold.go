@@ -4,7 +4,8 @@ import (
 	"slices"
 )
 
-// fold gives runs their turns and tool calls, and folds runs that only wrap another one.
+// fold gives runs their turns and tool calls, and removes runs that only wrap others: these are then in what is around
+// it, and the only one gets its records.
 func (m *mapper) fold() {
 	for _, c := range m.calls {
 		if c.role == roleTurn {
@@ -36,35 +37,35 @@ func (m *mapper) fold() {
 			n.notes = append(n.notes, r)
 		case roleNote:
 			n.notes = append(n.notes, r)
-		case rolePermission:
-			if r.call == nil && r.action() != "" {
-				n.notes = append(n.notes, r)
-			}
 		}
 	}
 	slices.Reverse(m.list)
-	for _, n := range m.list { // the innermost first
-		up, left, empty := n.parent(), n, len(n.turns)+len(n.tools) == 0
+	under := map[*run][]*run{} // those right below a run that no tool call began
+	all := m.list
+	m.list = nil
+	for _, n := range all { // the innermost first
+		up, left, below, empty := n.parent(), n, under[n], len(n.turns)+len(n.tools) == 0
 		if n.call != nil {
 			up = nil
 		}
 		switch {
-		case empty && n.rec != nil && len(n.recs) == 1 && len(n.under) == 1 && n.under[0].key == n.key:
-			left = n.under[0]
-			left.call, n.gone = n.call, true
+		case empty && n.rec != nil && len(n.recs) == 1 && len(below) == 1 && below[0].key == n.key:
+			left = below[0]
+			left.call, left.rec.in = n.call, n.rec.in
 			left.recs, left.notes = append(left.recs, n.recs...), append(left.notes, n.notes...)
 		case empty && !n.isRun:
-			n.gone = true
+			for _, u := range below {
+				u.rec.in = n.rec.in
+			}
 			continue
+		default:
+			m.list = append(m.list, n)
 		}
 		if up != nil {
-			up.under = append(up.under, left)
+			under[up] = append(under[up], left)
 		}
 	}
 	for _, n := range m.list {
-		if n.gone {
-			continue
-		}
 		if n.first = max(n.first, 1); n.rec != nil && n.rec.start > 0 {
 			n.first = n.rec.start
 		}
@@ -81,15 +82,6 @@ func (m *mapper) fold() {
 			t.turn = n.turnOf(t)
 		}
 	}
-}
-
-// above returns the run that a run belongs to in the tree, nil if there is none.
-func (n *run) above() *run {
-	p := n.parent()
-	for steps := 0; p != nil && p.gone && steps < 64; steps++ {
-		p = p.parent()
-	}
-	return p
 }
 
 // turnOf returns the turn of a tool call: the one around it, else the last of its run that began before it.

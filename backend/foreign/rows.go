@@ -66,7 +66,7 @@ func pick(recs []*record, f field) session.Value {
 // rows writes the rows of the session want.
 func (m *mapper) rows() []session.Row {
 	for _, n := range m.list {
-		if n.key == m.want && !n.gone {
+		if n.key == m.want {
 			m.writeRun(n)
 		}
 	}
@@ -147,7 +147,7 @@ func (m *mapper) writeRun(n *run) {
 	a.add(spans.AgentNameKey, agent)
 	a.add(spans.RequestModelKey, model)
 	a.add(spans.ProviderNameKey, provider)
-	if p := n.above(); p != nil {
+	if p := n.parent(); p != nil {
 		a.text(spans.RunParentIDKey, p.id)
 		if p.key != n.key {
 			a.text(spans.RunParentSessionIDKey, p.key.ID)
@@ -185,11 +185,8 @@ func (m *mapper) writeRun(n *run) {
 		m.writeTool(n, t, ordinals)
 	}
 	for _, r := range n.notes {
-		switch r.role {
-		case roleCompaction:
+		if r.role == roleCompaction {
 			m.writeCompaction(n, r)
-		case rolePermission:
-			m.writePermission(n, r, session.NoTurn, "", r.text("tool"))
 		}
 	}
 }

@@ -19,9 +19,7 @@ type run struct {
 	tools []*call
 	first int64 // times of its records; 0: none yet
 	last  int64
-	under []*run // runs right below it that no tool call began
-	isRun bool   // it is one even without turns
-	gone  bool   // it was folded, or is none
+	isRun bool // it is one even without turns
 }
 
 // runName names a run. The id is that of the run in the tree: a key of a prompt, the id of an agent or of the tool call
