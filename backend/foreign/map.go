@@ -51,7 +51,6 @@ type mapper struct {
 type trace struct {
 	names   map[session.Key]int     // sessions that records name, and how many do
 	unnamed bool                    // some record names none
-	talk    bool                    // a turn has no run
 	calls   int                     // runs, turns and tool calls
 	own     int                     // rows of this format
 	callIDs map[session.SpanID]bool // of turns and tool calls of this format

@@ -128,7 +128,7 @@ func (m *mapper) place() {
 			m.put(r, r.in.run)
 		case cmp.Or(key, r.inKey) != "":
 			m.put(r, m.run(m.keyName(r, cmp.Or(key, r.inKey))))
-		case !r.log && m.trace(r.row.Trace).talk:
+		case r.role == roleTurn && !r.log:
 			m.put(r, m.run(runName{r.key, r.row.Trace.String(), r.row.Trace}))
 		default: // also tool calls that have a trace to themselves
 			late = append(late, r)
@@ -150,8 +150,6 @@ func (m *mapper) nameRuns() {
 		case r.in != nil:
 		case r.role == roleStart && key != "":
 			m.begins[runName{key: r.key, id: key}] = append(m.begins[runName{key: r.key, id: key}], r.start)
-		case r.role == roleTurn && !r.log && cmp.Or(key, r.inKey, r.text("agent")) == "":
-			m.trace(r.row.Trace).talk = true
 		}
 	}
 	for _, times := range m.begins {
@@ -172,8 +170,6 @@ func (m *mapper) nameRuns() {
 			m.alias(m.keyName(r, r.text("run")), n)
 			m.put(r, n)
 		case r.in == nil || r.role == roleLink || r.role == roleContent || r.same != nil:
-		case !inTool && r.log && r.in.in == nil && r.in.key == r.key: // other records of the prompt may stand on no span
-			m.alias(m.keyName(r, r.text("run")), r.in.run)
 		case inTool && !r.log && r.role != rolePermission && r.text("agent") != "":
 			m.alias(runName{key: r.key, id: r.text("agent")}, m.callRun(r.key, r.in))
 		}
@@ -244,7 +240,8 @@ func (m *mapper) placeLogs(logs []*record) {
 	}
 }
 
-// meet notes that the run of a call or reply that log records report is the one run whose spans report it, too.
+// meet gives the names by which log records know a run to the run of the span that they stand on, or to the one run
+// whose spans report the same call or reply: other records of the prompt may stand on no span.
 func (m *mapper) meet() {
 	type report struct {
 		key  session.Key
@@ -259,7 +256,11 @@ func (m *mapper) meet() {
 		}
 	}
 	for _, r := range m.all { // in an order of the set
-		if n := runs[of(r)]; r.log && r.id != "" && n != nil {
+		n := runs[of(r)]
+		if r.in != nil && r.in.isRun() && r.in.in == nil && r.in.key == r.key {
+			n = r.in.run
+		}
+		if r.log && n != nil {
 			m.alias(m.keyName(r, r.text("run")), n)
 		}
 	}
