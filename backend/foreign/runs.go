@@ -108,34 +108,38 @@ func (m *mapper) put(r *record, in *run) {
 // place finds the run of each record: of spans by what is around them, of log records by span, key, trace or order.
 func (m *mapper) place() {
 	m.nameRuns()
-	var late []*record
+	var late [2][]*record // those that begin runs, and others
 	logs := slices.IndexFunc(m.all, func(r *record) bool { return r.log })
 	for i, r := range m.all {
 		if i == logs {
 			m.meet()
 		}
-		key, agent := r.text("run"), r.text("agent")
+		key, agent := cmp.Or(r.text("run"), r.inKey), r.text("agent")
 		inTool := r.in != nil && r.in.role == roleTool
 		switch {
 		case r.run != nil: // its own
 		case r.role == roleLink || r.role == roleContent:
 		case agent != "" && !r.log && r.same == nil:
 			m.put(r, m.run(runName{key: r.key, id: agent}))
+			if inTool && r.role != rolePermission {
+				r.run.call = cmp.Or(r.run.call, r.in)
+			}
 		case inTool && (r.log || r.same != nil || r.role == rolePermission || r.role == roleNote): // with the call, below
 		case inTool:
 			m.put(r, m.callRun(r.key, r.in))
 		case r.in != nil && r.in.key == r.key:
 			m.put(r, r.in.run)
-		case cmp.Or(key, r.inKey) != "":
-			m.put(r, m.run(m.keyName(r, cmp.Or(key, r.inKey))))
+		case key != "":
+			m.put(r, m.run(m.keyName(r, key)))
 		case r.role == roleTurn && !r.log:
 			m.put(r, m.run(runName{r.key, r.row.Trace.String(), r.row.Trace}))
 		default: // also tool calls that have a trace to themselves
-			late = append(late, r)
+			late[bit(r.role != roleStart)] = append(late[bit(r.role != roleStart)], r)
 		}
 	}
-	slices.SortFunc(late, compareRecords)
-	m.placeLogs(late)
+	for _, l := range late { // what comes before its run in time finds it
+		m.placeLate(l)
+	}
 	for _, r := range m.all {
 		if r.run == nil && r.in != nil && r.in.run != nil && r.role != roleLink && r.role != roleContent {
 			m.put(r, r.in.run)
@@ -143,12 +147,10 @@ func (m *mapper) place() {
 	}
 }
 
-// nameRuns makes the runs that have a span, and notes by which names records know runs.
+// nameRuns makes the runs that have a span, and notes when those begin that log records name by a key.
 func (m *mapper) nameRuns() {
 	for _, r := range m.all {
-		switch key := r.text("run"); {
-		case r.in != nil:
-		case r.role == roleStart && key != "":
+		if key := r.text("run"); r.role == roleStart && r.in == nil && key != "" {
 			m.begins[runName{key: r.key, id: key}] = append(m.begins[runName{key: r.key, id: key}], r.start)
 		}
 	}
@@ -156,23 +158,19 @@ func (m *mapper) nameRuns() {
 		slices.Sort(times)
 	}
 	for _, r := range m.all {
-		inTool := r.in != nil && r.in.role == roleTool
-		switch {
-		case r.isRun():
-			id := r.row.Span
-			if r.role == roleWrapper && r.lost() { // several whose one parent never arrived are parts of that
-				id = r.row.Parent
-			}
-			n := m.run(runName{r.key, id.String(), r.row.Trace})
-			if n.rec = cmp.Or(n.rec, r); inTool {
-				n.call = cmp.Or(n.call, r.in)
-			}
-			m.alias(m.keyName(r, r.text("run")), n)
-			m.put(r, n)
-		case r.in == nil || r.role == roleLink || r.role == roleContent || r.same != nil:
-		case inTool && !r.log && r.role != rolePermission && r.text("agent") != "":
-			m.alias(runName{key: r.key, id: r.text("agent")}, m.callRun(r.key, r.in))
+		if !r.isRun() {
+			continue
 		}
+		id := r.row.Span
+		if r.role == roleWrapper && r.lost() { // several whose one parent never arrived are parts of that
+			id = r.row.Parent
+		}
+		n := m.run(runName{r.key, id.String(), r.row.Trace})
+		if n.rec = cmp.Or(n.rec, r); r.in != nil && r.in.role == roleTool {
+			n.call = cmp.Or(n.call, r.in)
+		}
+		m.alias(m.keyName(r, r.text("run")), n)
+		m.put(r, n)
 	}
 }
 
@@ -199,44 +197,44 @@ func (o only[K]) add(key K, n *run) {
 	o[key] = n
 }
 
-// placeLogs places log records without a key: in the only run of their trace, else in the last run of the session that
-// began before them. Runs begin first, so that what comes before its run in time finds it.
-func (m *mapper) placeLogs(logs []*record) {
-	traceName := func(r *record) runName { return runName{key: r.key, trace: r.row.Trace} }
-	first := func(n *run) int64 { return n.first }
-	for _, starts := range []bool{true, false} {
-		ofTrace, inSession, seen := only[runName]{}, map[session.Key][]*run{}, map[*run]bool{}
-		for _, r := range m.all {
-			if r.run == nil || len(logs) == 0 {
-				continue
-			}
-			root := r.run.root()
-			ofTrace.add(traceName(r), root)
-			if !seen[root] && root.first > 0 {
-				seen[root], inSession[r.key] = true, append(inSession[r.key], root)
-			}
+// placeLate places log records without a key: in the only run of their trace, else in the last run of the session that
+// began before them. A record that begins a run without a key begins one of its own, unless a span does so by then.
+func (m *mapper) placeLate(late []*record) {
+	slices.SortFunc(late, compareRecords)
+	ofTrace, inSession, seen := only[runName]{}, map[session.Key][]*run{}, map[*run]bool{}
+	for _, r := range m.all {
+		if r.run == nil || len(late) == 0 {
+			continue
 		}
-		for _, l := range inSession {
-			slices.SortFunc(l, func(a, b *run) int { return cmp.Or(cmp.Compare(a.first, b.first), compareRuns(a, b)) })
+		root := r.run.root()
+		ofTrace.add(runName{key: r.key, trace: r.row.Trace}, root)
+		if !seen[root] && root.first > 0 {
+			seen[root], inSession[r.key] = true, append(inSession[r.key], root)
 		}
-		for _, r := range logs {
-			n, l := ofTrace[traceName(r)], inSession[r.key]
-			switch i := before(l, r.end, first); {
-			case (r.role == roleStart) != starts:
-				continue
-			case n != nil:
-			case starts:
-				n = m.run(runName{r.key, r.row.Span.String(), r.row.Trace})
-				if i = before(l, r.start+1e9, first); i > 0 && l[i-1].rec != nil && l[i-1].rec.end > r.start {
-					n = l[i-1]
-				}
-			case len(l) > 0:
-				n = l[max(i-1, 0)]
-			default:
-				n = m.run(runName{r.key, r.key.ID, TraceOf(r.key)})
-			}
-			m.put(r, n)
+	}
+	for _, l := range inSession {
+		slices.SortFunc(l, func(a, b *run) int { return cmp.Or(cmp.Compare(a.first, b.first), compareRuns(a, b)) })
+	}
+	for _, r := range late {
+		n, at := ofTrace[runName{key: r.key, trace: r.row.Trace}], r.end
+		if r.role == roleStart {
+			at += 1e9
 		}
+		l := inSession[r.key]
+		l = l[:before(l, at, func(n *run) int64 { return n.first })]
+		if n == nil && len(l) > 0 && (r.role != roleStart || l[len(l)-1].rec != nil && l[len(l)-1].rec.end > r.start) {
+			n = l[len(l)-1]
+		}
+		switch {
+		case n != nil:
+		case r.role == roleStart:
+			n = m.run(runName{r.key, r.row.Span.String(), r.row.Trace})
+		case len(inSession[r.key]) > 0:
+			n = inSession[r.key][0]
+		default:
+			n = m.run(runName{r.key, r.key.ID, TraceOf(r.key)})
+		}
+		m.put(r, n)
 	}
 }
 
