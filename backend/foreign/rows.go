@@ -22,18 +22,20 @@ const (
 // attrs collects attributes of a row.
 type attrs []session.Attr
 
+// add adds an attribute unless it is empty or there.
 func (a *attrs) add(key attribute.Key, v session.Value) {
-	if !v.IsZero() && (v.Type() != session.TypeString || v.Str() != "") {
+	is := func(old session.Attr) bool { return old.Key == string(key) }
+	if !v.IsZero() && (v.Type() != session.TypeString || v.Str() != "") && !slices.ContainsFunc(*a, is) {
 		*a = append(*a, session.Attr{Key: string(key), Value: v})
 	}
 }
 
 func (a *attrs) text(key attribute.Key, s string) { a.add(key, session.StringValue(s)) }
 
-// sorted returns the attributes by key, of several with one key the first.
+// sorted returns the attributes by key.
 func (a attrs) sorted() []session.Attr {
-	slices.SortStableFunc(a, func(x, y session.Attr) int { return strings.Compare(x.Key, y.Key) })
-	return slices.CompactFunc(a, func(x, y session.Attr) bool { return x.Key == y.Key })
+	slices.SortFunc(a, func(x, y session.Attr) int { return strings.Compare(x.Key, y.Key) })
+	return a
 }
 
 // usage adds the counts of a record under keys, which are in the order of usageFields.
@@ -83,13 +85,21 @@ func (n *run) row(kind session.Kind, r *record, start, end int64) session.Row {
 		Start: max(start, n.first), End: end, Seq: r.order, Service: r.row.Service, Failed: r.row.Failed}
 }
 
-// write adds a row with its attributes.
-func (m *mapper) write(row session.Row, a attrs, recs ...*record) {
+// errorTypes are those of rows that failed.
+var errorTypes = map[session.Kind]spans.ErrorType{session.KindRun: spans.ErrorTypeOther,
+	session.KindTurn: spans.ErrorTypeProvider, session.KindToolCall: spans.ErrorTypeTool}
+
+// write adds a row with its attributes, as records and others within it have it.
+func (m *mapper) write(row session.Row, a attrs, recs []*record, within ...*record) {
 	signals := 0
-	for _, r := range recs {
+	for _, r := range slices.Concat(recs, within) {
 		signals |= 1 + bit(r.log)
 	}
 	a.text(spans.RecordingKindKey, string([]spans.Recording{1: RecordingSpans, RecordingLogs, RecordingBoth}[signals]))
+	if row.Failed {
+		a.text(spans.ErrorTypeKeyKey, string(errorTypes[row.Kind]))
+		a.text(spans.ErrorMessageKey, message(recs))
+	}
 	if recs[0].start == 0 && recs[0].end == 0 {
 		a.text(spans.StartTimeKey, string(spans.TimeSourceBound))
 	}
@@ -135,18 +145,13 @@ func (m *mapper) writeRun(n *run) {
 	if n.call != nil {
 		a.add(spans.AgentNameKey, n.call.value("agent_name"))
 	}
-	var agent, model, provider session.Value
 	for _, t := range n.turns {
-		if agent.IsZero() {
-			agent = pick(t.recs, "agent_name")
-		}
-		if model.IsZero() && !t.utility() {
-			model, provider = pick(t.recs, "model"), pick(t.recs, "provider")
+		a.add(spans.AgentNameKey, pick(t.recs, "agent_name"))
+		if !t.utility() {
+			a.add(spans.RequestModelKey, pick(t.recs, "model"))
+			a.add(spans.ProviderNameKey, pick(t.recs, "provider"))
 		}
 	}
-	a.add(spans.AgentNameKey, agent)
-	a.add(spans.RequestModelKey, model)
-	a.add(spans.ProviderNameKey, provider)
 	if p := n.parent(); p != nil {
 		a.text(spans.RunParentIDKey, p.id)
 		if p.key != n.key {
@@ -158,8 +163,6 @@ func (m *mapper) writeRun(n *run) {
 	}
 	if row.Failed {
 		a.text(spans.RunStatusKeyKey, string(spans.RunStatusError))
-		a.text(spans.ErrorTypeKeyKey, string(spans.ErrorTypeOther))
-		a.add(spans.ErrorMessageKey, n.rec.row.Attr(StatusKey))
 	}
 	if n.rec != nil && n.rec.usage != nil && n.rec.src.RollUp == "" {
 		a.usage(n.rec, runUsage)
@@ -172,7 +175,7 @@ func (m *mapper) writeRun(n *run) {
 	if len(n.turns) == 0 {
 		row.Lists = lists(spans.ListOutside, prompt)
 	}
-	m.write(row, a, slices.Concat(own, inside)...)
+	m.write(row, a, own, inside...)
 	for _, t := range n.turns {
 		var input []string
 		if !t.utility() {
@@ -256,10 +259,6 @@ func (m *mapper) writeTurn(n *run, t *call, input []string) {
 		ok, known := x.success()
 		row.Failed = row.Failed || x.rule.Failed || known && !ok
 	}
-	if row.Failed {
-		a.text(spans.ErrorTypeKeyKey, string(spans.ErrorTypeProvider))
-		a.text(spans.ErrorMessageKey, message(t.recs))
-	}
 	request := content(t.recs, t.contents, "request")
 	row.Lists = lists(spans.ListRequest, request)
 	if request == nil {
@@ -276,7 +275,7 @@ func (m *mapper) writeTurn(n *run, t *call, input []string) {
 		}
 	}
 	row.Lists = append(row.Lists, lists(spans.ListParams, params)...)
-	m.write(row, a, t.recs...)
+	m.write(row, a, t.recs)
 }
 
 // message returns what records say of a failure.
@@ -311,10 +310,7 @@ func (m *mapper) writeTool(n *run, t *call, ordinals map[string]int64) {
 	ordinals[address]++
 	a.text(spans.ToolNameKey, t.name())
 	a.text(spans.ToolOutcomeKey, string(outcome))
-	if row.Failed = outcome == spans.OutcomeError; row.Failed {
-		a.text(spans.ErrorTypeKeyKey, string(spans.ErrorTypeTool))
-		a.text(spans.ErrorMessageKey, message(t.own()))
-	}
+	row.Failed = outcome == spans.OutcomeError
 	if child := t.child; child != nil {
 		a.text(spans.ToolChildRunIDKey, child.id)
 		if child.key != n.key {
@@ -329,7 +325,7 @@ func (m *mapper) writeTool(n *run, t *call, ordinals map[string]int64) {
 			row.End = t.start
 		}
 	}
-	m.write(row, a, t.recs...)
+	m.write(row, a, t.recs)
 	decided := t.recs[t.itself:]
 	if len(decided) == 0 {
 		decided = t.recs // that say themselves how they were decided
@@ -357,7 +353,7 @@ func (m *mapper) writePermission(n *run, r *record, turn int64, call, tool strin
 	a.text(spans.PermissionOutcomeKey, r.text("decision"))
 	a.text(spans.PermissionSourceKeyKey, r.text("decider"))
 	a.add(spans.PermissionReasonKey, r.value("reason"))
-	m.write(row, a, r)
+	m.write(row, a, []*record{r})
 }
 
 func (m *mapper) writeCompaction(n *run, r *record) {
@@ -375,5 +371,5 @@ func (m *mapper) writeCompaction(n *run, r *record) {
 	if ok, known := r.success(); known {
 		a.add(spans.CompactionAppliedKey, session.BoolValue(ok))
 	}
-	m.write(row, a, r)
+	m.write(row, a, []*record{r})
 }
