@@ -70,19 +70,17 @@ func (m *mapper) findCalls() {
 	m.unite()
 }
 
-// report is where calls may be one: those of a run that have an id, and of these those that a rule reports.
+// report is what calls have in common that may be one.
 type report struct {
 	run  *run
 	role role
 	id   string
-	rule *rule
 }
 
-// unite makes one call of those of a run that have one id: of the first that each rule reports, of the second that each
-// rule reports, and so on. A call that only log records report, and of which no other has the id, is the nearest that
-// only spans report.
+// unite makes one call of those of a run that have one id: of each rule the one nearest in time. A call that only log
+// records report, and of which no other has the id, is the nearest that only spans report.
 func (m *mapper) unite() {
-	byID, counts, spans := map[report][]*call{}, map[report]int{}, map[report][]*call{}
+	byID, spans := map[report][]*call{}, map[report][]*call{}
 	all := m.calls
 	m.calls = nil
 	for _, c := range all {
@@ -92,54 +90,52 @@ func (m *mapper) unite() {
 		return cmp.Or(spansFirst(a.recs[0], b.recs[0]), compareCalls(a, b))
 	})
 	for _, c := range all {
-		at, any, n, into := report{c.run.root(), c.role, c.recordID(), nil}, report{run: c.run.root(), role: c.role}, 0, c
-		for _, r := range c.recs {
-			n = max(n, counts[report{at.run, at.role, at.id, r.rule}])
-		}
-		for _, r := range c.recs {
-			counts[report{at.run, at.role, at.id, r.rule}] = n + 1
-		}
-		if at.id != "" && n < len(byID[at]) {
-			into = byID[at][n]
-		} else if !c.recs[0].log {
+		at, any := report{c.run.root(), c.role, c.recordID()}, report{run: c.run.root(), role: c.role}
+		into := nearest(byID[at], c.end, 1<<61, c.apart)
+		if !c.recs[0].log {
 			spans[any] = append(spans[any], c)
-		} else if span := nearest(spans[any], c.end, near, c.apart); span != nil {
-			into = span
+		} else if into == nil {
+			into = nearest(spans[any], c.end, near, c.apart)
 		}
-		if n == len(byID[at]) {
+		if into == nil {
+			into, m.calls = c, append(m.calls, c)
+		} else {
+			for _, r := range c.recs {
+				into.add(r)
+			}
+			into.settle()
+		}
+		if at.id != "" && !slices.Contains(byID[at], into) {
 			byID[at] = append(byID[at], into)
 		}
-		if into == c {
-			m.calls = append(m.calls, c)
-			continue
-		}
-		for _, r := range c.recs {
-			into.add(r)
-		}
-		into.settle()
 	}
 	slices.SortFunc(m.calls, compareCalls)
 }
 
-// near is how far the times of one call may be apart in a span and a log record.
+// near is how far the times of one call may be apart in a span and a log record without its id.
 const near = int64(5e9)
 
-// apart returns how far the ends of two calls are apart, if log records report this one, spans the other, and both may
-// be the same.
-func (c *call) apart(span *call) int64 {
-	alike := c.recs[0].src.Name == span.recs[0].src.Name && (c.recordID() == "" || span.recordID() == "") &&
-		!slices.ContainsFunc(span.own(), func(r *record) bool { return r.log })
-	switch {
-	case c.role == roleTool:
-		alike = alike && c.itself > 0 && c.name() == span.name()
-	case c.usage != nil && span.usage != nil:
-		x, y := c.usage.usage, span.usage.usage
-		alike = alike && x.Input == y.Input && (x.Output == y.Output || x.Output-x.Reasoning == y.Output-y.Reasoning)
+// apart returns how far the ends of two calls are apart, if both may be the same: if they have one id and no rule
+// reports both, or log records report this one, and spans alone the other.
+func (c *call) apart(o *call) int64 {
+	alike := !slices.ContainsFunc(o.recs, func(r *record) bool {
+		return slices.ContainsFunc(c.recs, func(own *record) bool { return own.rule == r.rule })
+	})
+	if id := c.recordID(); id == "" || id != o.recordID() {
+		alike = c.recs[0].src.Name == o.recs[0].src.Name && (id == "" || o.recordID() == "") &&
+			!slices.ContainsFunc(o.own(), func(r *record) bool { return r.log })
+		switch {
+		case c.role == roleTool:
+			alike = alike && c.itself > 0 && c.name() == o.name()
+		case c.usage != nil && o.usage != nil:
+			x, y := c.usage.usage, o.usage.usage
+			alike = alike && x.Input == y.Input && (x.Output == y.Output || x.Output-x.Reasoning == y.Output-y.Reasoning)
+		}
 	}
 	if !alike {
 		return math.MaxInt64
 	}
-	return max(span.end-c.end, c.end-span.end)
+	return max(o.end-c.end, c.end-o.end)
 }
 
 // nearest returns the call of a list by start that is the least apart, by less than most; of those that are equally
