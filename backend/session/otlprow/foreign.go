@@ -176,22 +176,16 @@ func (d *decoder) keep(row session.Row, src *foreign.Source, sig foreign.Signal,
 	if src.Rules != "" {
 		text(foreign.RulesKey, src.Rules)
 	}
-	spread := map[string]map[string]any{}
+	spread := members{}
 	for key, v := range d.own.All() {
 		if !d.spread(spread, src, key, v) {
 			d.attribute(&row, src, name, key, v)
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(spread)) {
-		if list, ok := nested(spread[key]).([]any); ok {
-			var bodies []string
-			for _, e := range list {
-				if body, err := json.Marshal(e); err == nil { // it fails for a number that JSON cannot hold
-					bodies = append(bodies, string(body))
-				}
-			}
-			row.Lists = append(row.Lists, d.contentList(&row, key, bodies))
-		}
+		list := pcommon.NewValueEmpty()
+		_ = list.FromRaw(nested(spread[key])) // it holds what AsRaw returned
+		d.attribute(&row, src, name, key, list)
 	}
 	for key, v := range d.others.resource.All() {
 		if _, own := get(d.own, key); !own {
@@ -221,7 +215,8 @@ func (d *decoder) attribute(row *session.Row, src *foreign.Source, name, key str
 	bodies := []string{d.json(v)}
 	var raw []json.RawMessage
 	switch {
-	case class != foreign.Messages:
+	case class == foreign.Content:
+		bodies[0] = withRole(name, bodies[0])
 	case v.Type() == pcommon.ValueTypeSlice:
 		bodies = nil
 		for _, e := range v.Slice().All() {
@@ -233,10 +228,13 @@ func (d *decoder) attribute(row *session.Row, src *foreign.Source, name, key str
 			bodies = append(bodies, string(r))
 		}
 	}
-	if class == foreign.Content && len(bodies) == 1 {
-		bodies[0] = withRole(name, bodies[0])
+	l := session.List{Name: cut(key, maxKey), Count: int64(len(bodies))}
+	for _, body := range bodies {
+		body = spans.Template(d.redact(valid(body)))
+		d.body(row, body)
+		l.Items = append(l.Items, spans.BlockOfString(body).Short().String())
 	}
-	row.Lists = append(row.Lists, d.contentList(row, key, bodies))
+	row.Lists = append(row.Lists, l)
 }
 
 // roleName is the name of an event that the conventions name after the role of its message.
@@ -262,9 +260,15 @@ func withRole(name, body string) string {
 	return string(text)
 }
 
+// members are those of an object of JSON.
+type members = map[string]any
+
+// wrappers are the objects in which OpenInference wraps each element of a list.
+var wrappers = strings.NewReplacer(".message.", ".", ".message_content.", ".", ".tool_call.", ".", ".tool.", ".")
+
 // spread takes an attribute of a list of messages that is spread over keys LIST.N.PATH, as older instrumentations write
 // them: it puts the value into lists, as members named by the steps of the path. It returns false for any other one.
-func (d *decoder) spread(lists map[string]map[string]any, src *foreign.Source, key string, v pcommon.Value) bool {
+func (d *decoder) spread(lists members, src *foreign.Source, key string, v pcommon.Value) bool {
 	i := 0
 	for i < len(key) && (key[i] != '.' || src.Class(key[:i]) != foreign.Messages) {
 		i++
@@ -272,48 +276,35 @@ func (d *decoder) spread(lists map[string]map[string]any, src *foreign.Source, k
 	if i+1 >= len(key) || key[i+1] < '0' || key[i+1] > '9' {
 		return false
 	}
-	path := strings.Split(valid(key[i+1:]), ".")
-	if d.withoutContent || len(path) > maxDepth || deep(v, maxDepth) {
+	path := append([]string{key[:i]}, strings.Split(wrappers.Replace(key[i+1:]), ".")...)
+	if len(path) > maxDepth || deep(v, maxDepth-len(path)) {
 		return true
 	}
-	if lists[key[:i]] == nil {
-		lists[key[:i]] = map[string]any{}
-	}
-	at := lists[key[:i]]
 	for _, step := range path[:len(path)-1] {
-		next, ok := at[step].(map[string]any)
+		next, ok := lists[step].(members)
 		if !ok {
-			next = map[string]any{}
-			at[step] = next
+			next = members{}
+			lists[step] = next
 		}
-		at = next
+		lists = next
 	}
-	at[path[len(path)-1]] = cmp.Or[any](d.value(v, key).Any(), "")
+	lists[path[len(path)-1]] = v.AsRaw()
 	return true
 }
 
-// nested returns a tree of members with lists where all names are numbers. An element with nothing but an object, such
-// as "message", is that object.
+// nested returns a tree of members with lists where all names are numbers.
 func nested(v any) any {
-	m, ok := v.(map[string]any)
+	m, ok := v.(members)
 	if !ok {
 		return v
 	}
-	names := slices.SortedFunc(maps.Keys(m), func(a, b string) int {
-		return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b))
-	})
-	isList := strings.Trim(strings.Join(names, ""), "0123456789") == ""
 	var list []any
-	for _, name := range names {
-		e := nested(m[name])
-		if of, ok := e.(map[string]any); ok && isList && len(of) == 1 {
-			for _, only := range of {
-				if _, ok := only.(map[string]any); ok {
-					e = only
-				}
-			}
-		}
-		m[name], list = e, append(list, e)
+	isList := true
+	for _, name := range slices.SortedFunc(maps.Keys(m), func(a, b string) int {
+		return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b))
+	}) {
+		m[name] = nested(m[name])
+		list, isList = append(list, m[name]), isList && strings.Trim(name, "0123456789") == ""
 	}
 	if isList {
 		return list
@@ -328,17 +319,6 @@ func (d *decoder) json(v pcommon.Value) string {
 		return ""
 	}
 	return v.AsString()
-}
-
-// contentList keeps bodies as blocks, and returns the list that names them.
-func (d *decoder) contentList(row *session.Row, key string, bodies []string) session.List {
-	l := session.List{Name: cut(key, maxKey), Count: int64(len(bodies))}
-	for _, body := range bodies {
-		body = spans.Template(d.redact(valid(body)))
-		d.body(row, body)
-		l.Items = append(l.Items, spans.BlockOfString(body).Short().String())
-	}
-	return l
 }
 
 // redact applies the rules of the receiver to content, before it gets a name.
