@@ -11,7 +11,7 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// A session may be known from the agent's own transcript and from its telemetry. join makes one of both: runs, turns
+// A session may be known from the agent's own transcript and from its telemetry. Join makes one of both: runs, turns
 // and tool calls of the transcript count. The telemetry adds permissions, costs and times to them, calls that are no
 // part of the conversation, and what the transcript does not reach yet.
 
@@ -65,18 +65,12 @@ func nameOf(r *session.Row) callName {
 	return callName{}
 }
 
-// Join returns the rows of a session of which no row is foreign. A session that came over ACP and has a transcript is
-// one: what came over ACP counts as telemetry.
-func Join(rows []session.Row) []session.Row { return join(rows, nil) }
-
-// overACP is the dialect of runs that came over ACP.
-const overACP = "acp"
-
-// join returns the rows of a session. Own rows are those that are no telemetry, but for those that came over ACP.
-func join(own, telemetry []session.Row) []session.Row {
+// Join returns the rows of a session. Own rows are no telemetry, but for those of runs that came over ACP: such a
+// session may have a transcript, too.
+func Join(own []session.Row, telemetry ...session.Row) []session.Row {
 	acp := map[session.RunKey]bool{}
 	for i := range own {
-		if r := &own[i]; r.Kind == session.KindRun && r.Attr(spans.DialectKey).Text() == overACP {
+		if r := &own[i]; r.Kind == session.KindRun && r.Attr(spans.DialectKey).Text() == "acp" {
 			acp[r.RunKey()] = true
 		}
 	}
@@ -177,8 +171,12 @@ func (j *joiner) place(r *session.Row) bool {
 		reach = l.turns[n-1].Start + slack
 	}
 	r.Run, r.RunStart = l.row.Run, l.row.RunStart
-	if r.Kind == session.KindTurn && same == nil {
-		same = j.counterpart(r, l.turns)
+	for _, t := range l.turns { // else the first with the same tokens
+		in, out := spans.GenAIUsageInputKey, spans.GenAIUsageOutputKey
+		if same == nil && r.Kind == session.KindTurn && !j.taken[t] && !r.Attr(in).IsZero() && t.Attr(in) == r.Attr(in) &&
+			t.Attr(out) == r.Attr(out) {
+			same = t
+		}
 	}
 	more := r.Start > reach || r.Kind == session.KindPermission || j.named[r.Kind] && name.id != "" ||
 		!r.Attr(spans.TurnPurposeKey).IsZero()
@@ -205,32 +203,17 @@ func (j *joiner) place(r *session.Row) bool {
 	return more
 }
 
-// counterpart finds the turn of a transcript that has the same tokens.
-func (j *joiner) counterpart(r *session.Row, turns []*session.Row) *session.Row {
-	in, out := spans.GenAIUsageInputKey, spans.GenAIUsageOutputKey
-	i := slices.IndexFunc(turns, func(t *session.Row) bool {
-		return !j.taken[t] && t.Attr(in) == r.Attr(in) && t.Attr(out) == r.Attr(out) && !r.Attr(in).IsZero()
-	})
-	if i < 0 {
-		return nil
-	}
-	return turns[i]
-}
-
 // enrich gives a row what its counterpart measured. Usage that is unknown, or less than the provider counted, is that
 // of the telemetry.
 func enrich(to, from *session.Row) {
 	bound, _ := to.Attr(spans.UsageLowerBoundKey).Bool()
 	input := spans.GenAIUsageInputKey
-	usage := !from.Attr(input).IsZero() && (bound || to.Attr(input).IsZero())
-	a := attrs(slices.Clone(to.Attrs))
-	if usage {
+	a, keys := attrs(slices.Clone(to.Attrs)), measures
+	if !from.Attr(input).IsZero() && (bound || to.Attr(input).IsZero()) {
 		a = slices.DeleteFunc(a, func(old session.Attr) bool { return slices.Contains(usageKeys, attribute.Key(old.Key)) })
-		for _, key := range usageKeys {
-			a.add(key, from.Attr(key))
-		}
+		keys = slices.Concat(usageKeys, measures)
 	}
-	for _, key := range measures {
+	for _, key := range keys {
 		a.add(key, from.Attr(key))
 	}
 	to.Attrs = a.sorted()

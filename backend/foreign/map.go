@@ -22,7 +22,7 @@ func (t *Table) Map(rows []session.Row, want session.Key) []session.Row {
 		begins: map[runName][]int64{}}
 	out := m.read(t, rows)
 	if len(m.all) == 0 {
-		return join(out, nil)
+		return Join(out)
 	}
 	m.link()
 	m.around()
@@ -31,7 +31,7 @@ func (t *Table) Map(rows []session.Row, want session.Key) []session.Row {
 	m.agents()
 	m.attach()
 	m.fold()
-	return join(out, m.rows())
+	return Join(out, m.rows()...)
 }
 
 // mapper is one call of Map.
