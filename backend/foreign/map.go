@@ -59,12 +59,6 @@ type trace struct {
 
 type interval struct{ start, end int64 }
 
-// covers reports whether a turn or tool call of this format was open at a time.
-func (t *trace) covers(at int64) bool {
-	n, _ := slices.BinarySearchFunc(t.ours, at, func(i interval, at int64) int { return cmp.Compare(i.start, at+1) })
-	return n > 0 && at < t.ours[n-1].end
-}
-
 func (m *mapper) trace(id session.TraceID) *trace {
 	t := m.traces[id]
 	if t == nil {
@@ -105,7 +99,7 @@ func (m *mapper) read(table *Table, rows []session.Row) (own []session.Row) {
 			m.all = append(m.all, r)
 		}
 		if r.log || r.rule == nil {
-			delete(m.spans, r.at())
+			delete(m.spans, spanKey{r.row.Trace, r.row.Span})
 		}
 	}
 	slices.SortFunc(m.all, compareRecords)
@@ -278,7 +272,8 @@ func (m *mapper) around() {
 			r.utility = r.utility || up.rule.Utility
 			r.inKey = cmp.Or(r.inKey, up.text("run"))
 		}
-		r.hidden = r.hidden || t.callIDs[r.row.Parent] || t.covers(r.start)
+		open := before(t.ours, r.start, func(i interval) int64 { return i.start })
+		r.hidden = r.hidden || t.callIDs[r.row.Parent] || open > 0 && r.start < t.ours[open-1].end
 		inTool := r.in != nil && r.in.role == roleTool
 		switch {
 		case r.hidden, r.role == roleWrapper && r.in != nil && !inTool:

@@ -1,7 +1,6 @@
 package foreign
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"slices"
 	"strings"
@@ -98,7 +97,11 @@ func (m *mapper) write(row session.Row, a attrs, recs []*record, within ...*reco
 	a.text(spans.RecordingKindKey, string([]spans.Recording{1: RecordingSpans, RecordingLogs, RecordingBoth}[signals]))
 	if row.Failed {
 		a.text(spans.ErrorTypeKeyKey, string(errorTypes[row.Kind]))
-		a.text(spans.ErrorMessageKey, message(recs))
+		a.add(spans.ErrorMessageKey, pick(recs, "error"))
+		for _, r := range slices.Backward(recs) {
+			a.add(spans.ErrorMessageKey, r.row.Attr(StatusKey))
+		}
+		a.add(spans.ErrorMessageKey, pick(recs, "error_type"))
 	}
 	if recs[0].start == 0 && recs[0].end == 0 {
 		a.text(spans.StartTimeKey, string(spans.TimeSourceBound))
@@ -168,7 +171,9 @@ func (m *mapper) writeRun(n *run) {
 		a.usage(n.rec, runUsage)
 	}
 	for _, r := range n.notes {
-		if r.role == roleNote && len(row.Events) < 1024 {
+		if r.role == roleCompaction {
+			m.writeCompaction(n, r)
+		} else if len(row.Events) < 1024 {
 			row.Events = append(row.Events, session.Event{Time: r.start, Type: r.row.Attr(NameKey).Str(), Seq: r.order})
 		}
 	}
@@ -186,11 +191,6 @@ func (m *mapper) writeRun(n *run) {
 	ordinals := map[string]int64{}
 	for _, t := range n.tools {
 		m.writeTool(n, t, ordinals)
-	}
-	for _, r := range n.notes {
-		if r.role == roleCompaction {
-			m.writeCompaction(n, r)
-		}
 	}
 }
 
@@ -278,15 +278,6 @@ func (m *mapper) writeTurn(n *run, t *call, input []string) {
 	m.write(row, a, t.recs)
 }
 
-// message returns what records say of a failure.
-func message(recs []*record) string {
-	text := pick(recs, "error").Text()
-	for _, r := range slices.Backward(recs) {
-		text = cmp.Or(text, r.row.Attr(StatusKey).Text())
-	}
-	return cmp.Or(text, pick(recs, "error_type").Text())
-}
-
 // stopReason returns a stop reason, also of a list of one as text.
 func stopReason(v session.Value) string {
 	if l := v.Strings(); len(l) > 0 {
@@ -320,25 +311,20 @@ func (m *mapper) writeTool(n *run, t *call, ordinals map[string]int64) {
 	row.Lists = append(lists(spans.ListArgs, content(t.recs, t.contents, "args", "request")),
 		lists(spans.ListResult, content(t.own(), t.contents, "result", "reply"))...)
 	if t.itself == 0 {
-		row.Span, row.End = derived(r, "tool"), 0
-		if outcome != "" {
-			row.End = t.start
+		if row.Span = derived(r, "tool"); outcome != "" {
+			row.End = row.Start
 		}
 	}
 	m.write(row, a, t.recs)
-	decided := t.recs[t.itself:]
-	if len(decided) == 0 {
-		decided = t.recs // that say themselves how they were decided
-	}
-	for _, p := range slices.Backward(decided) { // of a span and a log record the log record
+	for _, p := range slices.Backward(t.recs) { // permissions come last, of a span and a log record the log record
 		if p.action() != "" {
-			m.writePermission(n, p, row.Turn, id, t.name())
+			m.writePermission(n, t, p, row.Turn)
 			break
 		}
 	}
 }
 
-func (m *mapper) writePermission(n *run, r *record, turn int64, call, tool string) {
+func (m *mapper) writePermission(n *run, t *call, r *record, turn int64) {
 	row := n.row(session.KindPermission, r, r.start, r.end)
 	row.Span, row.Failed, row.Turn = derived(r, "permission"), false, turn
 	var a attrs
@@ -347,8 +333,8 @@ func (m *mapper) writePermission(n *run, r *record, turn int64, call, tool strin
 	} else if !r.log && r.end > r.start {
 		a.add(spans.PermissionWaitKey, session.IntValue(r.end-r.start))
 	}
-	a.text(spans.ToolCallIDKey, call)
-	a.text(spans.ToolNameKey, tool)
+	a.text(spans.ToolCallIDKey, t.id())
+	a.text(spans.ToolNameKey, t.name())
 	a.text(spans.PermissionActionKey, string(r.action()))
 	a.text(spans.PermissionOutcomeKey, r.text("decision"))
 	a.text(spans.PermissionSourceKeyKey, r.text("decider"))

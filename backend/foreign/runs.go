@@ -44,8 +44,6 @@ func (m *mapper) run(name runName) *run {
 	return m.runs[name]
 }
 
-func (r *record) at() spanKey { return spanKey{r.row.Trace, r.row.Span} }
-
 // keyName returns the name of the run that a key names to a record. A session that is resumed may use its key again:
 // where several log records say that a run of the key begins, it is the one that began last.
 func (m *mapper) keyName(r *record, key string) runName {
@@ -65,13 +63,6 @@ func (m *mapper) callRun(key session.Key, call *record) *run {
 	n := m.run(name)
 	n.call = cmp.Or(n.call, call)
 	return n
-}
-
-func (n *run) include(first, last int64) {
-	if n.first == 0 || first != 0 && first < n.first {
-		n.first = first
-	}
-	n.last = max(n.last, last)
 }
 
 // parent returns the run that a run belongs to, nil if it has none or that is not known.
@@ -100,9 +91,13 @@ func (n *run) root() *run {
 
 // put places a record in a run.
 func (m *mapper) put(r *record, in *run) {
-	if r.run = in; r.role != roleNote {
-		in.include(r.start, max(r.start, r.end))
+	if r.run = in; r.role == roleNote {
+		return
 	}
+	if in.first == 0 || r.start != 0 && r.start < in.first {
+		in.first = r.start
+	}
+	in.last = max(in.last, r.start, r.end)
 }
 
 // place finds the run of each record: of spans by what is around them, of log records by span, key, trace or order.
