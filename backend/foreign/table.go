@@ -1,6 +1,7 @@
 package foreign
 
 import (
+	"cmp"
 	"crypto/sha256"
 	_ "embed"
 	"encoding/hex"
@@ -63,10 +64,9 @@ func (t *Table) source(row *session.Row) *Source {
 		with, ok := withRules.Get(rules)
 		if !ok {
 			var own []any
-			err := json.Unmarshal([]byte(rules), &own)
-			if with, _ = Default().With(own); err != nil || with == nil { // of another version
-				with = Default()
-			}
+			_ = json.Unmarshal([]byte(rules), &own)
+			with, _ = Default().With(own)
+			with = cmp.Or(with, Default()) // of another version
 			withRules.Add(rules, with)
 		}
 		t = with
@@ -174,15 +174,14 @@ func (s Scope) Match(sig Signal, name string, marks Marks, get Get) (src *Source
 // session returns the id of the session that a record names. It is a string: Codex has the number of a thread under the
 // same key. One that a reply also has is none.
 func (s *Source) session(get Get) string {
+	var id string
 	for _, k := range s.keys["session"] {
-		if id := get(k.attr).Str(); id != "" {
-			if slices.ContainsFunc(s.keys["response"], func(k key) bool { return get(k.attr).Str() == id }) {
-				return ""
-			}
-			return id
-		}
+		id = cmp.Or(id, get(k.attr).Str())
 	}
-	return ""
+	if slices.ContainsFunc(s.keys["response"], func(k key) bool { return get(k.attr).Str() == id }) {
+		return ""
+	}
+	return id
 }
 
 // Class returns how an attribute of a record is kept. Keys that no rule names are dropped. It allocates nothing.
@@ -190,10 +189,9 @@ func (s *Source) Class(key string) Class { return s.classes[key] }
 
 // Time returns the time of a log record that has none itself, from its attributes; 0 if they have none.
 func (s *Source) Time(get Get) int64 {
+	var at int64
 	for _, k := range s.keys["time"] {
-		if at := timeOf(get(k.attr)); at > 0 {
-			return at
-		}
+		at = cmp.Or(at, timeOf(get(k.attr)))
 	}
-	return 0
+	return at
 }

@@ -87,8 +87,8 @@ func (d *decoder) otherSpan(span ptrace.Span) {
 	switch text := span.Status().Message(); {
 	case span.Status().Code() == ptrace.StatusCodeOk:
 		add(kept, foreign.StatusOKKey, session.BoolValue(true))
-	case row.Failed && text != "" && !d.withoutContent:
-		add(kept, foreign.StatusKey, session.StringValue(d.redact(cut(text, d.limits.Attribute))))
+	case row.Failed && !d.withoutContent:
+		add(kept, foreign.StatusKey, session.StringValue(d.redactor(cut(text, d.limits.Attribute))))
 	}
 	for i := range min(span.Events().Len(), maxEvents) {
 		e := span.Events().At(i)
@@ -138,18 +138,16 @@ func (d *decoder) other(row session.Row, sig foreign.Signal, name string, attrs,
 		row.Start = cmp.Or(row.Start, src.Time(d.get))
 		row.End = row.Start
 	}
-	if sig != foreign.SpanEvent { // an event has those of its span
-		row.Session = session.Key{Tenant: d.tenant, ID: boundID(id)}
-	}
 	switch none := trace == (session.TraceID{}); {
-	case sig == foreign.SpanEvent:
+	case sig == foreign.SpanEvent: // it has that of its span
 	case none && id == "":
 		d.reject(ReasonNoSession, name, pcommon.TraceID(trace), pcommon.SpanID(cmp.Or(row.Span, span)), attrs)
 		return nil
-	case id == "":
-		row.Session.ID = foreign.TraceSession(trace)
-	case none:
-		row.Trace = foreign.TraceOf(row.Session)
+	default:
+		row.Session = session.Key{Tenant: d.tenant, ID: cmp.Or(boundID(id), foreign.TraceSession(trace))}
+		if none {
+			row.Trace = foreign.TraceOf(row.Session)
+		}
 	}
 	if row.Span == (session.SpanID{}) {
 		row.Span = hashOf(trace.String()+span.String()+name, row.Start, attrs, body)
@@ -207,7 +205,7 @@ func (d *decoder) attribute(row *session.Row, src *foreign.Source, name, key str
 	if class < foreign.Content {
 		value := d.value(v, key)
 		if class.IsContent() && value.Type() == session.TypeString {
-			value = session.StringValue(d.redact(value.Str()))
+			value = session.StringValue(d.redactor(value.Str()))
 		}
 		d.attrs = append(d.attrs, session.Attr{Key: valid(key), Value: value})
 		return
@@ -230,7 +228,7 @@ func (d *decoder) attribute(row *session.Row, src *foreign.Source, name, key str
 	}
 	l := session.List{Name: cut(key, maxKey), Count: int64(len(bodies))}
 	for _, body := range bodies {
-		body = spans.Template(d.redact(valid(body)))
+		body = spans.Template(d.redactor(valid(body)))
 		d.body(row, body)
 		l.Items = append(l.Items, spans.BlockOfString(body).Short().String())
 	}
@@ -246,16 +244,14 @@ func withRole(name, body string) string {
 	if of == nil {
 		return body
 	}
-	m := map[string]any{}
+	var m members
 	if json.Unmarshal([]byte(body), &m) != nil || m == nil { // null is an object to the library
-		m = map[string]any{"content": body}
+		m = members{"content": body}
 		if json.Valid([]byte(body)) {
 			m["content"] = json.RawMessage(body)
 		}
 	}
-	if m["role"] == nil {
-		m["role"] = of[1]
-	}
+	m["role"] = cmp.Or(m["role"], any(of[1]))
 	text, _ := json.Marshal(m) // all of it is JSON
 	return string(text)
 }
@@ -319,14 +315,6 @@ func (d *decoder) json(v pcommon.Value) string {
 		return ""
 	}
 	return v.AsString()
-}
-
-// redact applies the rules of the receiver to content, before it gets a name.
-func (d *decoder) redact(s string) string {
-	if d.redactor == nil {
-		return s
-	}
-	return d.redactor(s)
 }
 
 // hashOf returns an id for a record that has none: it follows from what the record says.

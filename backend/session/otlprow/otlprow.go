@@ -158,7 +158,8 @@ type decoder struct {
 }
 
 func newDecoder(n int, opts []Option) *decoder {
-	d := &decoder{report: Report{Spans: n}, turns: map[turnKey]int{}, config: config{table: foreign.Default()}}
+	d := &decoder{report: Report{Spans: n}, turns: map[turnKey]int{},
+		config: config{table: foreign.Default(), redactor: func(s string) string { return s }}}
 	d.get = d.lookup
 	for _, o := range opts {
 		o(&d.config)
