@@ -118,7 +118,7 @@ const headLines = 64
 // says enough. The error is an *UnknownError, or one of r.
 func Open(r io.Reader) (d Dialect, why string, whole io.Reader, err error) {
 	err = &UnknownError{}
-	whole, _, readErr := input.Head(r, func(head []byte) bool {
+	whole, readErr := input.Head(r, func(head []byte) bool {
 		d, why, err = Recognise(head)
 		return err == nil
 	})

@@ -71,9 +71,9 @@ func (d *Decoder) abandon(r *run) {
 
 // begin emits the start of a run that goes on with the one before it in its session.
 func (d *Decoder) begin(r *run, at event.Meta, info event.RunInfo) {
-	s, agent := r.s, loose(loose(d.initResult).Raw("agentInfo")).String("name")
+	s := r.s
 	info.SessionID, info.ID, info.Dialect, info.Model, info.ParentID = s.id, r.id, Dialect, s.model, s.last
-	info.Agent, info.Provider = cmp.Or(agent, d.Settings.Agent), d.Settings.Provider
+	info.Agent = loose(loose(d.initResult).Raw("agentInfo")).String("name")
 	d.Emit(&event.RunStarted{Meta: r.at(at), RunInfo: info})
 }
 

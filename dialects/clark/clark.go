@@ -28,8 +28,8 @@ const Dialect = "clark-agent"
 // A Decoder reads one recording from any number of inputs: it remembers the runs it met. Not safe for concurrent use.
 //
 // One line gives no event, one, or several. The start of a run comes with the line behind it; in a recording, where it
-// has no time, with the first line that has one, at most 16 lines later. Where only a part of a line is wrong (a
-// negative count of tokens, a time that is none), its error comes behind its events.
+// has no time, with the first line behind the start of its first turn. Where only a part of a line is wrong (a negative
+// count of tokens, a time that is none), its error comes behind its events.
 //
 // At the end of an input a turn whose reply is known ends, and so does a run whose last reply failed; all other open
 // runs stay open. An agent_start at the end waits for what the next input says of its run: alone it would be a run

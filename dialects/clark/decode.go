@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/otelagent/otelagent/dialects/event"
+	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/genaijson"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/spans"
@@ -29,9 +30,9 @@ func (d *Decoder) handle(r *run, l *line) {
 		d.endTurn(r)
 		e := &event.RunEnded{Meta: m}
 		e.Status = spans.RunStatusCompleted
-		e.Messages = eventsOf(l.List("messages"))
+		e.Messages = input.Messages(l.List("messages"))
 		if l.record {
-			e.Word, e.Messages = l.String("outcome"), eventsOf(l.List("new_messages"))
+			e.Word, e.Messages = l.String("outcome"), input.Messages(l.List("new_messages"))
 		}
 		r.ended, r.calls = true, nil
 		d.Emit(e)
@@ -44,7 +45,7 @@ func (d *Decoder) handle(r *run, l *line) {
 			break
 		}
 		d.within(r, m, l)
-		results := eventsOf(l.List("tool_results"))
+		results := input.Messages(l.List("tool_results"))
 		for _, msg := range results {
 			d.Emit(&event.MessageAdded{Meta: m, Message: msg})
 		}

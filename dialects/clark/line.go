@@ -2,7 +2,6 @@ package clark
 
 import (
 	"cmp"
-	"math"
 	"strconv"
 	"time"
 
@@ -70,9 +69,6 @@ type line struct {
 	payload []byte  // of a request
 	msg     message // of the event, where it has one
 
-	text        []byte // the whole line
-	number, seq int64  // of a line that is kept: of the line in its input, and among all inputs
-
 	time   time.Time
 	stream string // the name of the run or stream in the envelope; the run of a record
 	named  bool   // stream is the id of a run
@@ -85,7 +81,7 @@ func parse(s *input.Shell, in input.Line) *line {
 	if o == nil {
 		return nil
 	}
-	l := &line{Object: o, outer: o, raw: in.Text, text: in.Text}
+	l := &line{Object: o, outer: o, raw: in.Text}
 	if !l.open() || !l.check() {
 		s.RejectProblems(l.label, o)
 		return nil
@@ -179,12 +175,12 @@ func (l *line) check() bool {
 // hint is when the run of l, its first line that can say so, began: at the time of its first message, else when the
 // line was written or after the messages that it continues, at the latest.
 func (l *line) hint() event.Moment {
-	if t := l.msg.time(); l.time.IsZero() && !t.IsZero() {
+	if t := l.msg.event().Time; l.time.IsZero() && !t.IsZero() {
 		return event.Moment{Time: t, Source: spans.TimeSourceMessage}
 	}
 	at := l.time
 	if l.payload != nil && at.IsZero() {
-		for _, msg := range eventsOf(l.List("messages")) {
+		for _, msg := range input.Messages(l.List("messages")) {
 			if msg.Time.After(at) {
 				at = msg.Time
 			}
@@ -209,30 +205,7 @@ func failed(m message) bool {
 	return stop == "error" || stop == "aborted"
 }
 
-// time is the time inside the message, in milliseconds since 1970; zero without one.
-func (m message) time() time.Time {
-	ms := intOf(m.Raw("timestamp"), 0)
-	if ms == 0 || ms > math.MaxInt64/int64(time.Millisecond) {
-		return time.Time{}
-	}
-	return time.UnixMilli(ms).UTC()
-}
-
-func (m message) event() event.Message {
-	return event.Message{Raw: m.raw, Role: m.String("role"), ToolCallID: m.String("tool_call_id"), Time: m.time()}
-}
-
-// eventsOf returns the messages of a list. Nil is nil, and an empty list is one.
-func eventsOf(list [][]byte) []event.Message {
-	if list == nil {
-		return nil
-	}
-	out := make([]event.Message, len(list))
-	for i, raw := range list {
-		out[i] = messageOf(raw).event()
-	}
-	return out
-}
+func (m message) event() event.Message { return input.Message(m.Object, m.raw) }
 
 // intOf returns an integer that is not negative, or none.
 func intOf(value []byte, none int64) int64 {

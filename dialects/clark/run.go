@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/otelagent/otelagent/dialects/event"
-	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -18,7 +17,6 @@ import (
 const (
 	maxStreams = 1024
 	maxOpen    = 64 // open runs of one stream
-	maxEarly   = 16 // lines of a run that has no time yet
 	maxRuns    = 4096
 	maxCalls   = 1024 // of a turn
 )
@@ -37,9 +35,9 @@ type run struct {
 	mixed     bool // a defect runs_mixed was handed out
 	odd       bool // a defect was handed out that turns are missing
 
-	early []*line // the first ones, until the start of the run is handed out
-	turns int64   // that began
-	turn          // the last one
+	early *start // the start of its first turn, until its own is handed out
+	turns int64  // that began
+	turn         // the last one
 
 	gates     []gate // of the attempt that is prepared
 	catalogue []string
@@ -84,8 +82,7 @@ func (r *run) owns(l *line) bool {
 // at the oldest agent_start of s that has no run, else at l.
 func (d *Decoder) begin(s *stream, id string, identity *object.Object, l *line) *run {
 	r := &run{nameless: identity == nil, ledger: s.ledger, turn: turn{attempt: -1}}
-	r.RunInfo = event.RunInfo{ID: id, SessionID: d.Settings.Session, Dialect: Dialect, Agent: d.Settings.Agent,
-		Provider: d.Settings.Provider}
+	r.RunInfo = event.RunInfo{ID: id, SessionID: d.Settings.Session, Dialect: Dialect}
 	r.ParentID = identity.Text("parent_run_id")
 	conversation := identity.Text("conversation_id")
 	parent := d.runs[r.ParentID]
@@ -157,31 +154,22 @@ func (d *Decoder) announce(r *run, hint event.Moment) {
 	d.Emit(&r.RunStarted)
 	d.Other(r.Meta, "agent_start"+unknownKeys, r.startExtra)
 	d.Other(r.Meta, "run_identified"+unknownKeys, r.extra)
-	number, seq, early := d.Number, d.Seq, r.early
-	r.early = nil
-	for _, l := range early {
-		d.Number, d.Seq = l.number, l.seq
-		d.handle(r, l)
-		d.RejectProblems(l.label, l.Object)
+	if r.early != nil {
+		d.beginTurn(r, 0, &event.TurnStarted{Meta: r.early.meta})
+		d.Other(r.early.meta, "turn_start"+unknownKeys, r.early.extra)
 	}
-	d.Number, d.Seq = number, seq
 }
 
-// earlyVariants are those that may stand before the first time of a run.
-var earlyVariants = []string{"turn_start", "message_start", "message_end", "context_transform_applied",
-	"tool_gate_applied", "tool_gate_conflict_resolved"}
-
-// holds keeps an early line of a recorded run that has no time yet: a line behind it may have one.
+// holds keeps the start of the first turn of a recorded run that has no time yet: the message behind it may have one.
 func (d *Decoder) holds(r *run, l *line) bool {
-	if r.announced || len(r.early) == maxEarly || !when(r.Meta).IsZero() || !l.hint().Time.IsZero() ||
-		!slices.Contains(earlyVariants, l.variant) {
+	if r.announced || !when(r.Meta).IsZero() || !l.hint().Time.IsZero() {
 		return false
 	}
-	kept := parse(&d.Shell, input.Line{Text: bytes.Clone(l.text)})
-	kept.number, kept.seq = d.Number, d.Seq
-	r.early = append(r.early, kept)
-	l.Object = nil // its problems are reported with its events
-	return true
+	if l.variant == "turn_start" && r.early == nil {
+		r.early = &start{d.meta(r, l), l.Rest()}
+		return true
+	}
+	return l.variant == "message_start" && l.Rest() == nil
 }
 
 // abandon ends a run whose end will not come. It happened after the last line of it that was seen, nobody knows when.
@@ -242,7 +230,7 @@ func (s *stream) top() *run {
 	return s.stack[len(s.stack)-1]
 }
 
-// start is an agent_start, with the members that are not clark-agent's.
+// start is an agent_start or turn_start, with the members that are not clark-agent's.
 type start struct {
 	meta  event.Meta
 	extra []byte

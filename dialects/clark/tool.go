@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/otelagent/otelagent/dialects/event"
-	"github.com/otelagent/otelagent/internal/genaijson"
+	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/spans"
@@ -76,17 +76,10 @@ func (d *Decoder) toolEnd(r *run, m event.Meta, l *line) {
 	isError := l.Bool("is_error")
 	failed := isError != nil && *isError
 	c := r.call(id, name, true)
-	result := l.Raw("result")
-	details, text := object.Of("", object.Of("", result).Raw("details")), ""
-	for p := range genaijson.Parts(result) { // its text blocks, one a line
-		if s, ok := p.Text(); ok && p.Type == "text" {
-			text += "\n" + s
-		}
-	}
-	text = strings.TrimPrefix(text, "\n")
-
+	result := l.Object.Object("result")
+	details, text := object.Of("", result.Raw("details")), input.Texts(result.Raw("content"))
 	e := &event.ToolEnded{Meta: m, CallID: id, Name: name}
-	e.Result, e.ChildRunID = result, details.Text("child_run_id")
+	e.Result, e.ChildRunID = l.Raw("result"), details.Text("child_run_id")
 	if now := when(m); r.batch && c.started && !now.IsZero() { // ends are written when the last of the calls is over
 		e.End = event.Bound(now.Round(0))
 	}
@@ -287,8 +280,8 @@ func (d *Decoder) transform(r *run, m event.Meta, l *line) {
 		if slices.EqualFunc(old, now, bytes.Equal) {
 			return
 		}
-		e.Before = append([]event.Message{}, eventsOf(old)...)
-		e.After = append([]event.Message{}, eventsOf(now)...)
+		e.Before = append([]event.Message{}, input.Messages(old)...)
+		e.After = append([]event.Message{}, input.Messages(now)...)
 		before, after = int64(len(old)), int64(len(now))
 		known := make(map[string]bool, len(old))
 		for _, raw := range old {

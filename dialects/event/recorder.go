@@ -337,8 +337,6 @@ func (r *Recorder) runOf(ctx context.Context, ev Event, begins, inferred bool) (
 	switch ev := ev.(type) {
 	case *Other:
 		typ, body = ev.Type, ev.Body
-	case *ToolProgressed:
-		typ, body = ev.Type, ev.Body
 	case *DefectFound:
 		isDefect = true
 	default:

@@ -223,8 +223,7 @@ func (o *openRun) endInTurn() {
 		q.asking.Close(o.clock.end())
 	}
 	if o.asked = nil; o.turn != nil {
-		o.endTools()
-		o.endCompaction()
+		o.endWork()
 	}
 }
 
@@ -280,10 +279,12 @@ func (o *openRun) closeTool(t *openTool) {
 	o.drop(t)
 }
 
-func (o *openRun) endTools() {
+// endWork ends tool calls and the compaction because no end was reported.
+func (o *openRun) endWork() {
 	for len(o.tools) > 0 {
 		o.closeTool(o.tools[0])
 	}
+	o.endCompaction()
 }
 
 func (o *openRun) drop(t *openTool) {
@@ -349,8 +350,7 @@ func (o *openRun) note(typ string, body []byte, at Moment) {
 // endInside ends what is open of the run because no end was reported.
 func (o *openRun) endInside() {
 	o.closeTurn()
-	o.endTools()
-	o.endCompaction()
+	o.endWork()
 }
 
 // close ends the run and what is open of it because no end was reported.

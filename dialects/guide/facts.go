@@ -8,6 +8,7 @@ import (
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/object"
+	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -90,7 +91,7 @@ func (d *Decoder) furtherKey(key string, value []byte) {
 		if value[0] != '[' {
 			break
 		}
-		for i, value := range elements(value) {
+		for i, value := range rawjson.Elements(value) {
 			d.nextRow(object.Element(key, i))
 			d.furtherLine(strings.TrimSuffix(key, "s"), value)
 		}

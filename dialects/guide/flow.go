@@ -30,14 +30,7 @@ func (d *Decoder) sessionRow(text, further []byte, stated time.Time) {
 		return
 	}
 	s := d.newSession(r.String("id"))
-	if agent := r.String("agent"); agent != "" {
-		s.agent = agent
-	}
-	if m := modelOf(r.object("model")); m.provider != "" {
-		s.model = m
-	} else {
-		s.model.id, s.model.variant = m.id, m.variant
-	}
+	s.agent, s.model = r.String("agent"), modelOf(r.object("model"))
 	s.parent, s.parentAt = r.String("parent_id"), r.String("parent_message_id")
 	if s.parent != "" && s.parent == s.id {
 		r.Fail("parent_id", "names the session itself")
@@ -50,7 +43,7 @@ func (d *Decoder) sessionRow(text, further []byte, stated time.Time) {
 	if s.rules = r.json("permissions"); s.rules != nil && s.rules[0] != '[' {
 		r.Fail("permissions", "want an array, got "+rawjson.KindOf(s.rules))
 	}
-	for _, rule := range elements(s.rules) {
+	for _, rule := range rawjson.Elements(s.rules) {
 		millisOf(r.Inner("permissions[]", rule), "added_at")
 	}
 	if s.id == "" {

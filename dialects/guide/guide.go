@@ -38,7 +38,6 @@ import (
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/ndjson"
 	"github.com/otelagent/otelagent/internal/object"
-	"github.com/otelagent/otelagent/internal/rawjson"
 )
 
 // Dialect is the name of this dialect in RunInfo.Dialect.
@@ -148,15 +147,6 @@ func compact(raw []byte) []byte {
 		return bytes.Clone(raw)
 	}
 	return b.Bytes()
-}
-
-// elements returns the elements of a JSON array.
-func elements(array []byte) (list [][]byte) {
-	c := rawjson.NewCursor(array, object.MaxDepth)
-	for c.Open('['); c.More(']'); {
-		list = append(list, c.Value())
-	}
-	return list
 }
 
 // remember adds to a map that forgets everything when it is full.

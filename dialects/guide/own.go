@@ -75,7 +75,7 @@ func (d *Decoder) play(m *message) {
 // partsOf takes the parts that raw, the first and the one behind the last, refers to, and returns the message that they
 // make, nil without any, and the number of the last one.
 func (m *message) partsOf(raw []byte) (said *event.Message, last int64) {
-	bounds := elements(raw)
+	bounds := rawjson.Elements(raw)
 	if len(bounds) != 2 {
 		return nil, 0
 	}

@@ -175,8 +175,7 @@ func (d *Decoder) newSession(id string) *session {
 	if id == "" {
 		id = d.Settings.Session
 	}
-	return &session{id: id, agent: d.Settings.Agent, model: model{provider: d.Settings.Provider},
-		messages: map[string]bool{}, kinds: map[string]int64{}}
+	return &session{id: id, messages: map[string]bool{}, kinds: map[string]int64{}}
 }
 
 // waits reports whether the message is not yet, or never was, part of the transcript.

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/otelagent/otelagent/dialects/event"
+	"github.com/otelagent/otelagent/internal/genaijson"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 )
@@ -47,6 +48,43 @@ func Check(o *object.Object, shape string) {
 			o.String(key)
 		}
 	}
+}
+
+// Message reads the message o, which is spelled raw: its role, the tool call that it answers, and its time. Members of
+// another type are no problem: Raw keeps them.
+func Message(o *object.Object, raw []byte) event.Message {
+	m := event.Message{Raw: raw, Role: o.Text("role"), ToolCallID: o.Text("tool_call_id", "toolCallId", "tool_use_id")}
+	for _, key := range [...]string{"timestamp", "created_at", "createdAt"} {
+		if t := Time(o.Raw(key)); m.Time.IsZero() {
+			m.Time = t
+		}
+	}
+	return m
+}
+
+// Messages reads a list of messages; nil is nil.
+func Messages(list [][]byte) []event.Message {
+	if list == nil {
+		return nil
+	}
+	messages := make([]event.Message, len(list))
+	var o object.Object
+	for i, raw := range list {
+		o.Reset("", raw)
+		messages[i] = Message(&o, raw)
+	}
+	return messages
+}
+
+// Texts returns the text blocks of the content of a message, or of the result of a tool, one a line.
+func Texts(content []byte) string {
+	var texts []string
+	for _, p := range genaijson.Blocks(content) {
+		if text, ok := p.Text(); ok && p.Type == "text" {
+			texts = append(texts, text)
+		}
+	}
+	return strings.Join(texts, "\n")
 }
 
 // Members returns keys and values, in turn, as a JSON object: a value of []byte as it is spelled, one of string as

@@ -19,10 +19,10 @@ const byteOrderMark = "\xef\xbb\xbf"
 
 // Head reads the beginning of r until known reports true of it, r ends or fails, or HeadSize bytes are there: of a pipe
 // no more than known needs. It returns a reader of all of r, and the error of r, which that reader returns, too.
-func Head(r io.Reader, known func(head []byte) bool) (all io.Reader, head []byte, err error) {
+func Head(r io.Reader, known func(head []byte) bool) (all io.Reader, err error) {
 	in := bufio.NewReaderSize(r, HeadSize)
 	for { // r may be a reader that Head returned: its buffer has the beginning already
-		head, _ = in.Peek(in.Buffered())
+		head, _ := in.Peek(in.Buffered())
 		if (err != nil || len(head) > 0) && (known(head) || err != nil) {
 			break
 		}
@@ -31,7 +31,7 @@ func Head(r io.Reader, known func(head []byte) bool) (all io.Reader, head []byte
 	if errors.Is(err, io.EOF) || errors.Is(err, bufio.ErrBufferFull) {
 		err = nil
 	}
-	return in, head, err
+	return in, err
 }
 
 // Line is one line of an input, or the data of one server-sent event.

@@ -103,7 +103,7 @@ func (s *Shell) Events(r io.Reader) iter.Seq2[event.Event, error] {
 	return s.Read(func() error {
 		isDocument := false
 		if s.Reader.IsDocument != nil {
-			r, _, _ = Head(r, func(head []byte) bool {
+			r, _ = Head(r, func(head []byte) bool {
 				o := OutlineOf(head)
 				isDocument = s.Reader.IsDocument(o)
 				return isDocument || !o.Cut
@@ -201,8 +201,15 @@ func (s *Shell) Own(line Line, seq int64) {
 	}
 }
 
-// Emit hands ev out. After the caller stopped it does nothing.
+// Emit hands ev out, the start of a run with the agent and the provider of the settings where it names none. After the
+// caller stopped it does nothing.
 func (s *Shell) Emit(ev event.Event) {
+	if run, ok := ev.(*event.RunStarted); ok {
+		if run.AgentID == "" {
+			run.Agent = cmp.Or(run.Agent, s.Settings.Agent)
+		}
+		run.Provider = cmp.Or(run.Provider, s.Settings.Provider)
+	}
 	if !s.stopped && !s.yield(ev, nil) {
 		s.stopped = true
 	}

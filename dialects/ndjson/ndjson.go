@@ -87,12 +87,6 @@ func Read(s input.Settings, line input.Line, seq int64) ([]event.Event, *input.L
 	if !known {
 		return []event.Event{other}, nil
 	}
-	if run, ok := ev.(*event.RunStarted); ok {
-		if run.AgentID == "" {
-			run.Agent = cmp.Or(run.Agent, s.Agent)
-		}
-		run.Provider = cmp.Or(run.Provider, s.Provider)
-	}
 	other.Type += unknownKeys
 	switch other.Body = o.Rest(); {
 	case other.Body == nil:

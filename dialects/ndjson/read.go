@@ -161,13 +161,7 @@ func plainMessage(raw []byte) (m event.Message, ok bool) {
 	if o.Spelled("raw") != nil || o.Spelled("raw"+asText) != nil {
 		return m, false
 	}
-	m.Role, m.ToolCallID = o.Text("role"), o.Text("tool_call_id", "toolCallId", "tool_use_id")
-	for _, key := range [...]string{"timestamp", "created_at", "createdAt"} {
-		if t := input.Time(o.Raw(key)); m.Time.IsZero() {
-			m.Time = t
-		}
-	}
-	return m, true
+	return input.Message(o, raw), true
 }
 
 // origins reads the payload of a request, and sets the provenances of its messages. What the line says more of the

@@ -76,14 +76,14 @@ func (d *Decoder) messages(list [][]byte, raw []byte) {
 	turns, behind := p.conversation(list)
 	d.turns(p, turns, behind)
 	d.Counts.Lines, d.Counts.Events = stats.Lines, stats.Events // the turns are the messages
-	if tail := messageOf(list[len(list)-1]); tail.reply() && len(blocks(tail.o, "toolCall")) == 0 {
+	if tail := messageOf(list[len(list)-1]); tail.reply() && len(tail.asks()) == 0 {
 		d.made("", "AgentEnd", "messages", raw)
 	}
 }
 
 // times returns the first time that messages say, and the latest.
 func times(list [][]byte) (first, latest event.Moment) {
-	for _, msg := range messagesOf(list) {
+	for _, msg := range input.Messages(list) {
 		if !msg.Time.IsZero() {
 			at := event.Moment{Time: msg.Time, Source: spans.TimeSourceMessage}
 			if first = cmp.Or(first, at); at.Time.After(latest.Time) {

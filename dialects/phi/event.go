@@ -125,7 +125,7 @@ func (d *Decoder) read(l *line) {
 		d.agentStart(l)
 	case "AgentEnd":
 		e := &event.RunEnded{RunResult: event.RunResult{
-			Status: spans.RunStatusCompleted, Rejection: l.String("rejection"), Messages: messagesOf(l.List("messages")),
+			Status: spans.RunStatusCompleted, Rejection: l.String("rejection"), Messages: input.Messages(l.List("messages")),
 		}}
 		r := d.runs.byID[l.m.Run]
 		rule := d.runs.ruleOf("", "")
@@ -176,7 +176,7 @@ func (d *Decoder) read(l *line) {
 		reply := messageOf(l.Raw("message"))
 		e := &event.TurnEnded{Meta: l.m, TurnResult: event.TurnResult{
 			Model: reply.o.Text("model"), Provider: reply.provider(), StopReason: reply.o.Text("stopReason"),
-			Error: reply.o.Text("error_message"), Results: messagesOf(l.List("tool_results")),
+			Error: reply.o.Text("error_message"), Results: input.Messages(l.List("tool_results")),
 		}}
 		rule := d.runs.replyRule(l.run, e.Provider)
 		if e.Usage = usageKeys.Read(l.Object.Object("usage"), rule); !l.Has("usage") {

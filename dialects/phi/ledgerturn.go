@@ -85,7 +85,7 @@ func (d *Decoder) turns(p *record, raws, behind [][]byte) {
 func (d *Decoder) turn(p *record, at string, o *object.Object, index []byte, inputs, results []message, reply message) {
 	calls := map[string]*object.Object{}
 	var order []string
-	for _, asked := range blocks(reply.o, "toolCall") {
+	for _, asked := range reply.asks() {
 		if id := asked.Text("id"); id != "" && calls[id] == nil && len(calls) < maxCalls {
 			order = append(order, id)
 			calls[id] = asked
@@ -149,4 +149,6 @@ func (d *Decoder) turn(p *record, at string, o *object.Object, index []byte, inp
 }
 
 // failedWith reports whether msg is the result of a tool that failed with just that text.
-func (msg *message) failedWith(said string) bool { return msg.failed() && text(msg.o) == said }
+func (msg *message) failedWith(said string) bool {
+	return msg.failed() && input.Texts(msg.o.Raw("content")) == said
+}

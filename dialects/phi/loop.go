@@ -34,10 +34,6 @@ func (d *Decoder) agentStart(l *line) {
 	if e.API != "" || e.Provider != "" {
 		r.fixed, r.rule = e.API != "", d.runs.ruleOf(e.API, e.Provider)
 	}
-	if e.AgentID == "" {
-		e.Agent = d.Settings.Agent
-	}
-	e.Provider = cmp.Or(e.Provider, d.Settings.Provider)
 	if s := d.runs.sessionOf(e.ParentID, ""); e.ParentID != "" && s != e.SessionID {
 		e.ParentSessionID = s
 	}

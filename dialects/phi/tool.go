@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/otelagent/otelagent/dialects/event"
+	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -33,7 +34,7 @@ func (d *Decoder) messageEnd(l *line) {
 	}
 	r, msg := l.run, messageOf(l.Raw("message"))
 	if msg.reply() {
-		for _, asked := range blocks(msg.o, "toolCall") {
+		for _, asked := range msg.asks() {
 			if id := asked.Text("id"); r.inTurn && id != "" {
 				c := r.call(id)
 				c.asked, c.name, c.args = true, asked.Text("name"), bytes.Clone(asked.Spelled("arguments"))
@@ -48,7 +49,7 @@ func (d *Decoder) messageEnd(l *line) {
 	if id != "" && msg.failed() && c != nil && c.asked && !c.started {
 		// The call was refused before it began: phi-core writes nothing of it but this result.
 		c.asked = false
-		reason := text(msg.o)
+		reason := input.Texts(msg.o.Raw("content"))
 		l.add(&event.ToolStarted{Meta: l.m, ToolCall: event.ToolCall{ID: id, Name: c.name, Args: c.args}},
 			denial(l.m, event.PermissionEvaluation{Tool: c.name, CallID: id, Source: "hook", Reason: reason}),
 			&event.ToolEnded{Meta: l.m, CallID: id, Name: c.name,
@@ -79,7 +80,7 @@ func (d *Decoder) toolEnd(l *line) {
 		c.started = true // its start may be on a line that could not be read
 	}
 	if failed != nil && *failed {
-		e.Outcome, e.Error = spans.OutcomeError, text(result)
+		e.Outcome, e.Error = spans.OutcomeError, input.Texts(result.Raw("content"))
 		var denied event.PermissionEvaluation
 		switch {
 		case e.Error == textSkipped && unstarted:

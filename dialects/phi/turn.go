@@ -2,13 +2,10 @@ package phi
 
 import (
 	"bytes"
-	"strings"
-	"time"
 
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/object"
-	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -22,34 +19,9 @@ type message struct {
 }
 
 // messageOf reads a message.
-func messageOf(raw []byte) message { return readMessage(object.Of("", raw), raw) }
-
-func readMessage(o *object.Object, raw []byte) message {
-	msg := message{event.Message{Raw: raw, Role: o.Text("role")}, o}
-	if !msg.llm() {
-		return msg
-	}
-	msg.ToolCallID = o.Text("toolCallId")
-	if ms := o.Count("timestamp"); ms != nil {
-		if t := time.UnixMilli(*ms).UTC(); t.Year() >= 1678 && t.Year() < 2262 {
-			msg.Time = t
-		}
-	}
-	return msg
-}
-
-// messagesOf reads a list of messages; nil when there is none.
-func messagesOf(raws [][]byte) []event.Message {
-	if raws == nil {
-		return nil
-	}
-	list := make([]event.Message, len(raws))
-	var o object.Object
-	for i, raw := range raws {
-		o.Reset("", raw)
-		list[i] = readMessage(&o, raw).Message
-	}
-	return list
+func messageOf(raw []byte) message {
+	o := object.Of("", raw)
+	return message{input.Message(o, raw), o}
 }
 
 // llm reports whether msg is a message for a model; else it is an extension message, or none that we know.
@@ -80,28 +52,17 @@ func (msg *message) usage(rule spans.UsageRule) *event.Usage {
 	return usageKeys.Read(object.Of("", msg.o.Raw("usage")), rule)
 }
 
-// text returns the text blocks of the content of o, one a line.
-func text(o *object.Object) string {
-	var parts []string
-	for _, block := range blocks(o, "text") {
-		if text, ok := rawjson.String(block.Raw("text")); ok {
-			parts = append(parts, text)
-		}
-	}
-	return strings.Join(parts, "\n")
-}
-
-// blocks returns the blocks of a type in the content of o.
-func blocks(o *object.Object, typ string) (list []*object.Object) {
-	if raw := o.Raw("content"); raw == nil || raw[0] != '[' {
+// asks returns the blocks of a reply that ask for tool calls.
+func (msg *message) asks() (calls []*object.Object) {
+	if !msg.llm() {
 		return nil
 	}
-	for _, raw := range o.List("content") {
-		if block := object.Of("", raw); block.Text("type") == typ {
-			list = append(list, block)
+	for _, raw := range msg.o.List("content") {
+		if block := object.Of("", raw); block.Text("type") == "toolCall" {
+			calls = append(calls, block)
 		}
 	}
-	return list
+	return calls
 }
 
 var triggers = map[string]spans.Trigger{
@@ -117,10 +78,10 @@ func payload(o *object.Object) event.Request {
 	// What cannot be read is kept as it is spelled.
 	req, _ := event.ReadRequest(o.Raw("payload"), func(msg *event.Message) {
 		m.Reset("", msg.Raw)
-		*msg = readMessage(&m, msg.Raw).Message
+		*msg = input.Message(&m, msg.Raw)
 	})
 	if once(p); req.Messages == nil {
-		req.Messages = messagesOf(p.List("messages"))
+		req.Messages = input.Messages(p.List("messages"))
 	}
 	if raw := p.Raw("provenance"); raw != nil && raw[0] == '[' {
 		if list := p.List("provenance"); len(list) == len(req.Messages) {
