@@ -121,7 +121,7 @@ func (d *Decoder) chunk(r *run, at event.Meta, v voice, raw []byte) {
 		size = len(rawjson.AppendString(nil, text))
 		plain = content.Rest() == nil
 	}
-	e := &event.ReplyDelta{Meta: r.at(at), Bytes: size}
+	e := &event.ReplyDelta{Meta: r.at(at)}
 	if plain {
 		e.Kind, e.Text = event.PartialText, text
 		if v.kind == kindThought {

@@ -14,6 +14,7 @@
 package clark
 
 import (
+	"bytes"
 	"io"
 	"slices"
 
@@ -28,8 +29,8 @@ const Dialect = "clark-agent"
 // A Decoder reads one recording from any number of inputs: it remembers the runs it met. Not safe for concurrent use.
 //
 // One line gives no event, one, or several. The start of a run comes with the line behind it; in a recording, where it
-// has no time, with the first line behind the start of its first turn. Where only a part of a line is wrong (a negative
-// count of tokens, a time that is none), its error comes behind its events.
+// has no time, with the first line behind its prompts, or with a prompt that has one. Where only a part of a line is
+// wrong (a negative count of tokens, a time that is none), its error comes behind its events.
 //
 // At the end of an input a turn whose reply is known ends, and so does a run whose last reply failed; all other open
 // runs stay open. An agent_start at the end waits for what the next input says of its run: alone it would be a run
@@ -83,7 +84,7 @@ func (d *Decoder) read(in input.Line) {
 	} else {
 		d.event(d.stream(streamKey{l.stream, l.named, false}), l)
 	}
-	d.RejectProblems(l.label, l.Object)
+	d.RejectProblems(l.variant, l.Object)
 }
 
 // announceAll hands out the starts that are known, so that lines of package ndjson find their run. It returns false.
@@ -108,4 +109,39 @@ func (d *Decoder) end() {
 			}
 		}
 	}
+}
+
+// Recognise returns why a line, which may be cut, is an event or a record of clark-agent; empty when it is neither.
+func Recognise(o input.Outline) (why string) {
+	why, _ = recognise(o)
+	return why
+}
+
+// IsTrajectory reports whether head, the beginning of an input of this dialect, begins with a record of the
+// trajectory: such an input is for WithTrajectory where events are given as well. It looks at 16 lines.
+func IsTrajectory(head []byte) bool {
+	in := input.NewScanner(bytes.NewReader(head), input.SettingsOf())
+	for n := 0; n < 16 && in.Scan(); n++ {
+		if why, record := recognise(input.OutlineOf(in.Line().Text)); why != "" {
+			return record
+		}
+	}
+	return false
+}
+
+func recognise(o input.Outline) (why string, record bool) {
+	if o.Has("", "recorded_at_unix_ms") && variantOf(o.Text("payload", "kind")) != "" {
+		return "lines with payload.kind and recorded_at_unix_ms", true
+	}
+	for _, place := range []string{"", "event", "payload", "data"} {
+		typ := o.Text(place, "type")
+		switch _, known := shapes[typ]; {
+		case !known:
+		case place == "":
+			return "lines with type " + typ, false
+		case o.Text("", "type") == "":
+			return "lines with a clark-agent event inside", false
+		}
+	}
+	return "", false
 }

@@ -2,6 +2,7 @@ package clark
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -9,12 +10,14 @@ import (
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/genaijson"
-	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/spans"
 )
 
 // unknownKeys follows the variant in Other.Type where an event had keys that are not clark-agent's.
 const unknownKeys = ".unknown_keys"
+
+// pieces are the kinds of chunks that are no reasoning.
+var pieces = map[string]event.PartialKind{"text": event.PartialText, "tool_call_delta": event.PartialToolInput}
 
 // handle hands out the events of a line of r, whose start was announced.
 func (d *Decoder) handle(r *run, l *line) {
@@ -57,29 +60,10 @@ func (d *Decoder) handle(r *run, l *line) {
 		if now := when(m); r.first == 0 && r.reply.raw == nil && !r.asked.IsZero() && !now.IsZero() {
 			r.first = max(0, now.Sub(r.asked))
 		}
-		e := &event.ReplyDelta{Meta: m}
 		chunk := l.Object.Object("chunk")
-		for _, key := range []string{"delta", "arguments_delta", "name_delta"} {
-			switch piece := chunk.Raw(key); {
-			case len(piece) == 0:
-			case piece[0] != '"':
-				e.Bytes += len(piece)
-			default:
-				e.Bytes += len(rawjson.AppendString(nil, piece))
-				if key != "name_delta" {
-					e.Text = piece
-				}
-			}
-		}
+		e := &event.ReplyDelta{Meta: m, Text: chunk.Literal("delta", "arguments_delta")}
 		if e.Text != nil {
-			switch chunk.Text("kind") {
-			case "tool_call_delta":
-				e.Kind = event.PartialToolInput
-			case "text":
-				e.Kind = event.PartialText
-			default:
-				e.Kind = event.PartialReasoning
-			}
+			e.Kind = cmp.Or(pieces[chunk.Text("kind")], event.PartialReasoning)
 		}
 		d.Emit(e)
 	case "message_end":

@@ -62,9 +62,8 @@ type line struct {
 	*object.Object
 	outer   *object.Object // the envelope or record; the event itself where it is bare
 	raw     []byte         // the event as it is spelled; of a record of an unknown kind the whole line
-	variant string         // type of the event; empty where it is unknown
+	variant string         // type of the event; empty where it is unknown, because it is content then
 	name    string         // type of the event, or kind of the record
-	label   string         // name, for errors; empty where it is unknown, because it is content then
 	record  bool
 	payload []byte  // of a request
 	msg     message // of the event, where it has one
@@ -83,7 +82,7 @@ func parse(s *input.Shell, in input.Line) *line {
 	}
 	l := &line{Object: o, outer: o, raw: in.Text}
 	if !l.open() || !l.check() {
-		s.RejectProblems(l.label, o)
+		s.RejectProblems(l.variant, o)
 		return nil
 	}
 	if key := "message"; l.variant != "" {
@@ -117,9 +116,7 @@ func (l *line) open() bool {
 	if l.variant = l.name; l.record {
 		l.variant = variantOf(l.name)
 	}
-	if _, ok := shapes[l.variant]; ok {
-		l.label = l.name
-	} else {
+	if _, known := shapes[l.variant]; !known {
 		l.variant = ""
 	}
 	if !l.record || l.variant != "" {

@@ -17,6 +17,7 @@ import (
 const (
 	maxStreams = 1024
 	maxOpen    = 64 // open runs of one stream
+	maxEarly   = 16 // the start of a turn and its prompts, of a run that has no time yet
 	maxRuns    = 4096
 	maxCalls   = 1024 // of a turn
 )
@@ -35,9 +36,9 @@ type run struct {
 	mixed     bool // a defect runs_mixed was handed out
 	odd       bool // a defect was handed out that turns are missing
 
-	early *start // the start of its first turn, until its own is handed out
-	turns int64  // that began
-	turn         // the last one
+	early []start // the start of its first turn and the prompts, until its own is handed out
+	turns int64   // that began
+	turn          // the last one
 
 	gates     []gate // of the attempt that is prepared
 	catalogue []string
@@ -154,19 +155,28 @@ func (d *Decoder) announce(r *run, hint event.Moment) {
 	d.Emit(&r.RunStarted)
 	d.Other(r.Meta, "agent_start"+unknownKeys, r.startExtra)
 	d.Other(r.Meta, "run_identified"+unknownKeys, r.extra)
-	if r.early != nil {
-		d.beginTurn(r, 0, &event.TurnStarted{Meta: r.early.meta})
-		d.Other(r.early.meta, "turn_start"+unknownKeys, r.early.extra)
+	for _, s := range r.early {
+		if s.prompt.Raw == nil {
+			d.beginTurn(r, 0, &event.TurnStarted{Meta: s.meta})
+		} else {
+			d.Emit(&event.MessageAdded{Meta: s.meta, Message: s.prompt})
+		}
+		d.Other(s.meta, s.name+unknownKeys, s.extra)
 	}
+	r.early = nil
 }
 
-// holds keeps the start of the first turn of a recorded run that has no time yet: the message behind it may have one.
+// holds keeps the start of the first turn of a recorded run that has no time yet, and the prompts behind it: the next
+// line may have one.
 func (d *Decoder) holds(r *run, l *line) bool {
-	if r.announced || !when(r.Meta).IsZero() || !l.hint().Time.IsZero() {
+	isPrompt, n := l.variant == "message_end" && !l.msg.assistant(), len(r.early)
+	switch {
+	case r.announced || !when(r.Meta).IsZero() || !l.hint().Time.IsZero():
 		return false
-	}
-	if l.variant == "turn_start" && r.early == nil {
-		r.early = &start{d.meta(r, l), l.Rest()}
+	case l.variant == "turn_start" && n == 0, isPrompt && n > 0 && n < maxEarly:
+		s := start{d.meta(r, l), l.name, l.Rest(), l.msg.event()}
+		s.prompt.Raw = bytes.Clone(l.msg.raw)
+		r.early = append(r.early, s)
 		return true
 	}
 	return l.variant == "message_start" && l.Rest() == nil
@@ -230,10 +240,12 @@ func (s *stream) top() *run {
 	return s.stack[len(s.stack)-1]
 }
 
-// start is an agent_start or turn_start, with the members that are not clark-agent's.
+// start is a line at the beginning of a run, with the members that are not clark-agent's.
 type start struct {
-	meta  event.Meta
-	extra []byte
+	meta   event.Meta
+	name   string
+	extra  []byte
+	prompt event.Message // without Raw it is none
 }
 
 // event hands out the events of a line of s.
@@ -295,7 +307,7 @@ func (d *Decoder) agentStart(s *stream, l *line) {
 	if len(s.starts) == maxOpen {
 		d.push(s, d.begin(s, d.unnamed(s), nil, l), l)
 	}
-	s.starts = append(s.starts, start{event.Meta{Time: l.time, Arrived: d.Arrived, Seq: d.Seq}, l.Rest()})
+	s.starts = append(s.starts, start{meta: event.Meta{Time: l.time, Arrived: d.Arrived, Seq: d.Seq}, extra: l.Rest()})
 }
 
 // unnamed returns the id of a run without an identity: the name of its stream, if that is the id of a run; else it is
@@ -317,11 +329,6 @@ func (d *Decoder) push(s *stream, r *run, l *line) {
 			break
 		}
 		d.pop(s)
-	}
-	if p := d.runs[r.ParentID]; p != nil && !p.ended {
-		if open := p.openCalls(); len(open) == 1 {
-			r.ParentToolCallID = open[0].id
-		}
 	}
 	if len(s.stack) == maxOpen {
 		oldest := max(0, slices.Index(s.stack, s.mixed)+1) // a child, where children are mixed

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 )
@@ -56,16 +57,29 @@ func TestRuns(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var got []string
+			p := agenttest.New(t)
+			rec := event.NewRecorder(p.Tracer())
 			for ev, err := range NewDecoder(input.Settings{Session: test.session}).Events(strings.NewReader(test.in)) {
 				if err != nil {
 					t.Fatal(err)
 				}
+				rec.Record(t.Context(), ev)
 				if e, ok := ev.(*event.RunStarted); ok {
 					if e.Run != e.ID || e.Session != e.SessionID || e.Dialect != Dialect {
 						t.Errorf("%+v", e)
 					}
 					parent := e.ParentSessionID + "/" + e.ParentID
-					got = append(got, e.SessionID+"/"+e.ID+"<"+strings.TrimPrefix(parent, "//")+"@"+e.ParentToolCallID)
+					got = append(got, e.SessionID+"/"+e.ID+"<"+strings.TrimPrefix(parent, "//")+"@")
+				}
+			}
+			rec.Close(t.Context())
+			for _, s := range p.Sessions() {
+				for _, r := range s.Runs { // the Recorder finds the call
+					for i, g := range got {
+						if strings.Contains(g, "/"+r.ID+"<") {
+							got[i] += r.ParentToolCallID
+						}
+					}
 				}
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {

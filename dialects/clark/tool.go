@@ -138,8 +138,8 @@ const maxCatalogue = 1024
 // Outcomes of evaluations that package spans does not have.
 const (
 	outcomeResolved = "conflict_resolved" // disjoint allow lists were repaired
-	outcomeOffered  = "offered"           // the tools of a request are those that the gates allow
-	outcomeDiffers  = "offered_differs"   // they are not
+	outcomeOffered  = "offered"           // the gates allow all tools of a request
+	outcomeDiffers  = "offered_differs"   // they do not
 )
 
 // gate is the allow list of one gate for one attempt.
@@ -229,30 +229,18 @@ func (d *Decoder) offered(r *run, m event.Meta, l *line) {
 	if r.gates, r.hidden = nil, nil; len(gates) == 0 {
 		return
 	}
-	var missing, extra []string
+	var extra []string
 	for _, name := range r.catalogue {
-		allowed, in := len(refusing(gates, name)) == 0, slices.Contains(offered, name)
-		switch {
-		case in && !allowed:
-			extra = append(extra, name)
-		case !in && allowed:
-			missing = append(missing, name)
-		}
-		if !in {
+		if !slices.Contains(offered, name) {
 			r.hidden = append(r.hidden, name)
+		} else if len(refusing(gates, name)) > 0 {
+			extra = append(extra, name)
 		}
 	}
 	p := derived(len(offered) > 0)
 	p.Pattern, p.Outcome = string(append(bytes.TrimSuffix(pattern, []byte{','}), ']')), outcomeOffered
-	var why []string
-	if len(missing) > 0 {
-		why = append(why, "allowed and not offered: "+strings.Join(missing, ", "))
-	}
 	if len(extra) > 0 {
-		why = append(why, "offered and not allowed: "+strings.Join(extra, ", "))
-	}
-	if len(why) > 0 {
-		p.Outcome, p.Reason = outcomeDiffers, strings.Join(why, "; ")
+		p.Outcome, p.Reason = outcomeDiffers, "offered and not allowed: "+strings.Join(extra, ", ")
 	}
 	d.permission(m, p)
 	for _, name := range r.hidden {

@@ -129,7 +129,7 @@ func (d *Decoder) load() {
 			sh.Reject(&input.LineError{Reason: "no record that is known"})
 		default:
 			sh.Counts.Events++
-			sh.RejectProblems(l.name, l.Object)
+			sh.RejectProblems(l.variant, l.Object)
 			if t.size += recordSize + len(l.raw); t.size <= maxRecordSize {
 				of := kind{l.stream, l.variant}
 				t.waiting[of], t.records = append(t.waiting[of], len(t.records)), append(t.records, record{l.time, l})

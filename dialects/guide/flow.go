@@ -252,7 +252,8 @@ func (d *Decoder) endMessage() {
 	case m.waits():
 		d.emitLines(m)
 	case m.marker() && len(d.stretch) == 0:
-		d.emitCompactionRun(m)
+		d.stretch = append(d.stretch, m)
+		d.emitRun(nil, true)
 	case m.role == "assistant" && !m.marker():
 		d.emitRun(m, true)
 	default: // a message of user or system, or a compaction between them

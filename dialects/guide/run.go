@@ -49,7 +49,8 @@ func (m *message) steps() (steps [][]*part) {
 }
 
 // emitRun emits the run that the messages of the stretch and the assistant's, if there is one, make. Over says that
-// another run follows, so that one without an assistant's message has ended too.
+// another run follows, so that one without an assistant's message has ended too. A stretch that begins with the marker
+// of a compaction is nothing else: a compaction between two runs is a run of its own.
 func (d *Decoder) emitRun(a *message, over bool) {
 	users := d.stretch
 	d.stretch, d.joined = nil, 0
@@ -62,14 +63,27 @@ func (d *Decoder) emitRun(a *message, over bool) {
 		of = a
 	}
 	r := &run{id: first.id, session: d.session.id}
-	info := d.runInfo(all)
+	info, compacts := d.runInfo(all), a == nil && first.marker()
+	if compacts {
+		info.Continuation = spans.ContinuationCompaction
+		if info.ParentID == "" && info.ForkParentID == "" && info.ParentSessionID == "" {
+			info.ParentID = d.before(first.created)
+		}
+	} else {
+		d.recent = append(d.recent[max(0, len(d.recent)-63):], recentRun{first.id, first.hidden})
+	}
 	d.Emit(&event.RunStarted{Meta: r.meta(first.created, first.seq), RunInfo: info})
-	d.recent = append(d.recent[max(0, len(d.recent)-63):], recentRun{first.id, first.hidden})
 	for _, m := range users {
 		if m.marker() {
 			d.emitHeld(m.lines)
 			d.emitParts(r, m, m.parts)
 		}
+	}
+	if compacts {
+		at := later(r.last, first.updated)
+		d.Emit(&event.RunEnded{Meta: r.meta(at, first.endSeq(first.parts)), RunResult: event.RunResult{
+			End: event.Bound(at), Status: spans.RunStatusCompleted}})
+		return
 	}
 	trigger := spans.Trigger(first.source)
 	switch {
@@ -240,22 +254,6 @@ func (m *message) marker() bool {
 		}
 	}
 	return m.role == "assistant" && (m.compaction || len(m.parts) > 0 && m.parts[len(m.parts)-1].kind == "data-compaction")
-}
-
-// emitCompactionRun emits a compaction between two runs, as a run that does nothing else.
-func (d *Decoder) emitCompactionRun(m *message) {
-	r := &run{id: m.id, session: d.session.id}
-	info := d.runInfo([]*message{m})
-	if info.ParentID == "" && info.ForkParentID == "" && info.ParentSessionID == "" {
-		info.ParentID = d.before(m.created)
-	}
-	info.Continuation = spans.ContinuationCompaction
-	d.Emit(&event.RunStarted{Meta: r.meta(m.created, m.seq), RunInfo: info})
-	d.emitHeld(m.lines)
-	d.emitParts(r, m, m.parts)
-	at := later(r.last, m.updated)
-	d.Emit(&event.RunEnded{Meta: r.meta(at, m.endSeq(m.parts)), RunResult: event.RunResult{End: event.Bound(at),
-		Status: spans.RunStatusCompleted}})
 }
 
 // compaction returns the fields of a data-compaction part: they stand in it, or in its data as the AI SDK has it.

@@ -9,6 +9,7 @@ import (
 	"github.com/otelagent/otelagent/internal/genaijson"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
+	"github.com/otelagent/otelagent/spans"
 )
 
 // UsageKeys reads the counts of a usage.
@@ -87,6 +88,38 @@ func Texts(content []byte) string {
 	return strings.Join(texts, "\n")
 }
 
+// Provenance reads where a message came from, as [spans.Provenance.AppendJSON] writes it, its members in any order.
+// A value that has other members, or spells one otherwise, is kept as it is in Provenance.Raw; null is the zero value.
+func Provenance(value []byte) spans.Provenance {
+	if string(value) == "null" {
+		return spans.Provenance{}
+	}
+	var o object.Object
+	o.Reset("", value)
+	number := func(key string) int64 {
+		if n := o.Count(key); n != nil {
+			return *n
+		}
+		return 0
+	}
+	p := spans.Provenance{
+		Kind: spans.ProvenanceKind(o.String("kind")), Name: o.String("name"), Order: number("order"),
+		Tier: o.String("tier"), RecordID: o.String("record_id"), TurnIndex: number("turn_index"),
+		Role: o.String("role"), MessageIndex: number("message_index"),
+	}
+	spelled, short := p.AppendJSON(nil), p.Encode()
+	known := short != "" && short[0] != '?' // its kind has a short form
+	if known && !bytes.Equal(spelled, value) {
+		sorted, _ := rawjson.AppendCanonical(nil, spelled, nil)
+		same, err := rawjson.AppendCanonical(nil, value, nil)
+		known = err == nil && bytes.Equal(sorted, same)
+	}
+	if !known {
+		return spans.Provenance{Raw: string(value)}
+	}
+	return p
+}
+
 // Members returns keys and values, in turn, as a JSON object: a value of []byte as it is spelled, one of string as
 // JSON. It omits empty values, and is nil without any other.
 func Members(members ...any) (object []byte) {
@@ -113,11 +146,8 @@ func Array(elements [][]byte) []byte {
 	return slices.Concat([]byte{'['}, bytes.Join(elements, []byte{','}), []byte{']'})
 }
 
-// Merge returns the members of two JSON objects, of which either may be nil, as one.
+// Merge returns the members of two JSON objects, of which the first has some and the second may be nil, as one.
 func Merge(a, b []byte) []byte {
-	if len(a) <= len("{}") {
-		return b
-	}
 	if len(b) <= len("{}") {
 		return a
 	}
