@@ -2,6 +2,7 @@ package acp
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -193,6 +194,29 @@ func TestCodeOfAnErrorIsANumber(t *testing.T) {
 		if !ended {
 			t.Errorf("code %s: the run did not end", code)
 		}
+	}
+}
+
+// TestLaterVersion agrees on version 2: its messages are kept as they are, until the next initialize.
+func TestLaterVersion(t *testing.T) {
+	agree := func(version int) string {
+		return fmt.Sprintf(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}
+{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":%d}}
+{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"sessionId":"s","prompt":[]}}
+`, version)
+	}
+	var got []string
+	for _, ev := range lines(agree(2) + agree(1)) {
+		if _, typ, ok := strings.Cut(ev, `"event_type":"`); ok {
+			ev, _, _ = strings.Cut(typ, `"`)
+		} else {
+			ev, _, _ = strings.Cut(strings.TrimPrefix(ev, `{"type":"otelagent.`), `"`)
+		}
+		got = append(got, ev)
+	}
+	want := []string{"initialize.response", "session/prompt", "run_started", "turn_started", "message_added"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
