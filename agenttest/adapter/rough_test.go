@@ -140,3 +140,26 @@ func TestErrorsOfReplies(t *testing.T) {
 		}
 	}
 }
+
+// The public API takes no context for an empty one.
+func TestNoContext(t *testing.T) {
+	var none context.Context
+	all := traced(t, nil, public(func(_ context.Context, tracer *otelagent.Tracer) {
+		if otelagent.RunFromContext(none) != nil || otelagent.TurnFromContext(none) != nil ||
+			otelagent.ToolCallFromContext(none) != nil || otelagent.ContextWithBaggage(none) != nil {
+			t.Error("no context has a run")
+		}
+		_, run := tracer.StartRun(none, otelagent.RunInfo{NewRoot: true})
+		_, turn := run.StartTurn(none, otelagent.TurnInfo{})
+		turn.StartPermission(none, "bash", "c").End(otelagent.Decision{})
+		_, tool := turn.StartTool(none, otelagent.ToolCall{})
+		tool.End(otelagent.ToolResult{})
+		_, compaction := run.StartCompaction(none, otelagent.CompactionInfo{})
+		compaction.End(otelagent.CompactionResult{})
+		turn.End(otelagent.TurnResult{})
+		run.End(otelagent.RunResult{})
+	}))
+	if len(all) != 5 {
+		t.Errorf("%d spans, want 5", len(all))
+	}
+}

@@ -129,7 +129,6 @@ func (h *handle) attrs() *attrs {
 
 // child starts c as a child of h, in the place of h, and counts it, as far as it is sent: else it would be missed.
 func (h *handle) child(ctx context.Context, c *handle, kind *spanKind, at Moment, a *attrs, id seed) {
-	ctx = orBackground(ctx)
 	c.origin, c.index, c.place = h.origin, h.index, h.place
 	c.scope.run = h.scope.run
 	if in := scopeOf(ctx); in != nil && in.run == h.scope.run {

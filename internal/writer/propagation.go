@@ -21,7 +21,7 @@ const (
 // ContextWithBaggage returns ctx with W3C baggage that names the session, run and tool call that ctx is in; see
 // otelagent.ContextWithBaggage. Outside any run ctx comes back as it is.
 func ContextWithBaggage(ctx context.Context) context.Context {
-	in := scopeOf(orBackground(ctx))
+	in := scopeOf(ctx)
 	if in == nil {
 		return ctx
 	}

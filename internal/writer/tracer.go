@@ -165,6 +165,6 @@ func (s *scope) Value(key any) any {
 
 // scopeOf returns the innermost scope of ctx, nil when there is none.
 func scopeOf(ctx context.Context) *scope {
-	s, _ := ctx.Value(scopeKey{}).(*scope)
+	s, _ := orBackground(ctx).Value(scopeKey{}).(*scope)
 	return s
 }
