@@ -48,7 +48,7 @@ const (
 )
 
 // History says which parts of a session are hidden, wait or were copied. HistoryOf makes it. It is read-only and safe
-// for concurrent use; do not change its slices and pointers.
+// for concurrent use; do not change its slices and pointers. A nil *History is empty.
 type History struct {
 	// Messages are those with facts: hidden, waiting or taken off the queue, by the earliest of these times, then by
 	// id.
@@ -102,14 +102,25 @@ type RunState struct {
 
 // Run returns the state of r, the zero RunState for a run of another session.
 func (h *History) Run(r *Run) RunState {
+	if h == nil {
+		return RunState{}
+	}
 	return *cmp.Or(h.runs[r], &RunState{})
 }
 
 // Hidden returns the time from which all content of the turn is rewound; zero if it is not.
-func (h *History) Hidden(t *Turn) time.Time { return h.turns[t] }
+func (h *History) Hidden(t *Turn) time.Time {
+	if h == nil {
+		return time.Time{}
+	}
+	return h.turns[t]
+}
 
 // Waiting returns the messages that wait for their turn, in their order in the queue.
 func (h *History) Waiting() []MessageState {
+	if h == nil {
+		return nil
+	}
 	out := slices.DeleteFunc(slices.Clone(h.Messages), func(m MessageState) bool { return !m.Waiting() })
 	slices.SortStableFunc(out, func(a, b MessageState) int { return a.Queued.Compare(b.Queued) })
 	return out
