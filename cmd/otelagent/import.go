@@ -263,11 +263,11 @@ func (f *agentFiles) source(x transcript.Family) source {
 	return source{name: x.Files[0].Path, dialect: f.dialect, family: &x, written: extentOf(x).last}
 }
 
-// transcripts returns the sessions of coding agents in a folder, or in a file that is compressed: one source a family.
-// Of other names it returns none.
+// transcripts returns the sessions of coding agents in a folder or file, one source a family; none of another file, or
+// of one that is followed.
 func (o *sendOptions) transcripts(a *app, name string) (list []source, err error) {
 	info, err := os.Stat(name)
-	if err != nil || !info.IsDir() && filepath.Ext(name) != ".zst" {
+	if err != nil || !info.IsDir() && (o.Follow || !info.Mode().IsRegular()) {
 		return nil, err
 	}
 	var only []string
@@ -284,29 +284,12 @@ func (o *sendOptions) transcripts(a *app, name string) (list []source, err error
 		}
 	}
 	switch {
-	case len(list) == 0:
+	case len(list) == 0 && (info.IsDir() || filepath.Ext(name) == ".zst"):
 		return nil, fmt.Errorf("%s has no sessions of %s", name, agentNames())
 	case o.Follow:
 		return nil, fmt.Errorf("--follow is for a file of lines; 'otelagent import --follow' reads the folders of agents")
 	}
 	return list, nil
-}
-
-// companions makes a transcript on its own a family with the files of its session, such as those of its sub-agents.
-func (s *source) companions(a *app) {
-	list := agents(s.dialect.Name)
-	if list == nil || s.grows != nil || !isRegular(s.name) {
-		return
-	}
-	f := list[0]
-	if s.database {
-		f.families = []transcript.Family{{Files: []transcript.File{{Path: s.name, Head: transcript.Head{ID: s.name}}}}}
-	} else {
-		f.find(a, s.name)
-	}
-	if len(f.families) == 1 {
-		s.family = &f.families[0]
-	}
 }
 
 const (
@@ -496,17 +479,13 @@ type stamp struct {
 
 func stampOf(f transcript.File) stamp { return stamp{f.Size, f.Modified.UnixNano()} }
 
-// maxState bounds the file of the state.
-const maxState = 256 << 20
-
 // readImportState reads the file of --state. One that is damaged is an error, so that it is not replaced. Where the
 // database is not there, nothing was read.
 func readImportState(o *importOptions) (*importState, error) {
 	s := &importState{Format: 1, Targets: map[string]map[string]stamp{}, path: o.state, failed: map[string]stamp{}}
-	f, err := os.Open(s.path)
+	text, err := os.ReadFile(s.path)
 	if err == nil {
-		err = json.NewDecoder(io.LimitReader(f, maxState)).Decode(s)
-		_ = f.Close()
+		err = json.Unmarshal(text, s)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) || s.Format != 1 || s.Targets == nil {
 		return nil, fmt.Errorf("--state %s cannot be read: remove it, and everything is read again", s.path)

@@ -104,7 +104,6 @@ func (o *sendOptions) open(a *app, quit <-chan struct{}) (_ *sources, err error)
 		if err := s.list[i].recognise(o, a); err != nil {
 			return nil, err
 		}
-		s.list[i].companions(a)
 	}
 	if !s.live {
 		s.pair()
@@ -122,6 +121,10 @@ func (s *source) recognise(o *sendOptions, a *app) (err error) {
 		}
 		if named && o.From != s.dialect.Name {
 			return fmt.Errorf("%s is an SQLite file of %s, not of %s", s.name, s.dialect.Name, o.From)
+		}
+		if s.dialect.Layout != nil {
+			file := transcript.File{Path: s.name, Head: transcript.Head{ID: s.name}}
+			s.family = &transcript.Family{Files: []transcript.File{file}}
 		}
 		o.say(a, "%s: %s (an SQLite file)", s.name, s.dialect.Name)
 		return nil

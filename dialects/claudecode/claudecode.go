@@ -95,7 +95,7 @@ func headOf(path string, head []byte, _ input.Outline) (h transcript.Head) {
 		if session == "" && known(o.String("type")) {
 			session = o.String("sessionId")
 		}
-		if at := transcript.Time(o.Raw("timestamp")); !at.IsZero() && o.String("uuid") != "" {
+		if at := input.Time(o.Raw("timestamp")); !at.IsZero() && o.String("uuid") != "" {
 			h.Started, h.Parent = at, from(o)
 			if !o.Has("parentUuid") {
 				h.Keys = []string{linePrefix + o.String("uuid")}
@@ -198,7 +198,7 @@ func known(kind string) bool { _, ok := kinds[kind]; return ok }
 // line reads one line.
 func (d *file) line(o *object.Object, text []byte) string {
 	typ := o.String("type")
-	r := &row{Object: o, text: text, kind: typ, uuid: o.String("uuid"), at: transcript.Time(o.Raw("timestamp"))}
+	r := &row{Object: o, text: text, kind: typ, uuid: o.String("uuid"), at: input.Time(o.Raw("timestamp"))}
 	d.place(r)
 	if r.uuid != "" {
 		owner, here := d.First(r.t.Session, linePrefix+r.uuid)
@@ -418,8 +418,9 @@ func (d *file) user(r *row) {
 // begin begins a run with a prompt.
 func (d *file) begin(r *row, trigger spans.Trigger, messages ...event.Message) {
 	r.k.settle(nil, false)
-	run := transcript.Run{At: r.at, Trigger: trigger, From: from(r.Object)}
-	run.ID, run.Agent = cmp.Or(r.String("promptId"), r.uuid), Dialect
+	run := transcript.Run{At: r.at, Trigger: trigger}
+	run.ID, run.Agent, run.ForkParentID = cmp.Or(r.String("promptId"), r.uuid), Dialect, from(r.Object)
+	run.Taken = run.ForkParentID != ""
 	if owner, here := d.Met(transcript.RunPrefix + run.ID); owner == r.t.Session && here { // a second prompt of that id
 		run.ID = r.uuid
 	}

@@ -151,9 +151,7 @@ func (t *thread) meta(p *object.Object, payload []byte) {
 	}
 	above := cmp.Or(t.parent, t.forked, id)
 	root, _ := e.Met("thread " + above)
-	if root == "" && t.parent == "" && !t.based {
-		t.from = t.forked
-	}
+	t.taken = t.forked != "" && root == "" && t.parent == "" && !t.based
 	root = cmp.Or(root, above)
 	e.First(root, "thread "+id)
 	t.link([]byte(root))
@@ -181,7 +179,7 @@ type thread struct {
 	e *transcript.Decoder
 
 	forked, parent string    // threads that it was forked from, or spawned by
-	from           string    // the first one, where it was not read
+	taken          bool      // the first one was not read
 	own            *int64    // ordinal of its first own line; nil where it is not known
 	born           time.Time // when the thread began
 	chain          []byte    // a digest of the lines so far
@@ -288,7 +286,7 @@ func (t *thread) begin() {
 		t.task.Inferred = true
 	}
 	r := t.task
-	r.Model, r.Provider, r.Agent, r.ForkParentID, r.From = t.model, t.provider, t.agent, t.forked, t.from
+	r.Model, r.Provider, r.Agent, r.ForkParentID, r.Taken = t.model, t.provider, t.agent, t.forked, t.taken
 	if o := object.Of("", t.context); o != nil && (!o.Has("turn_id") || o.String("turn_id") == r.ID) {
 		r.Config = t.context
 		r.Rules = input.Members("approval_policy", o.Raw("approval_policy"), "approvals_reviewer",

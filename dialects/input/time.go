@@ -15,6 +15,9 @@ const Key = "ts"
 // in one unit is before 1973 in the next larger one). Seconds and milliseconds may have a fraction. The zero time
 // stands for any other value, and for a time that nanoseconds since 1970 cannot hold.
 func Time(value []byte) (t time.Time) {
+	if value == nil {
+		return t
+	}
 	if s, isText := rawjson.String(value); isText {
 		t, _ = time.Parse(time.RFC3339Nano, s)
 	} else if n, err := strconv.ParseInt(string(value), 10, 64); err == nil {

@@ -61,15 +61,19 @@ func headOf(path string, head []byte, _ input.Outline) (h transcript.Head) {
 		_ = withDatabase(path, func(db *input.Database) error {
 			return db.Scan("SELECT count(*), min(time_created) FROM session LIMIT ?", func(_ []string, columns []any) {
 				n, _ := columns[0].(int64)
-				h.Sessions, h.Started = int(n), transcript.Time(fmt.Append(nil, columns[1]))
+				h.Sessions, h.Started = int(n), input.Time(fmt.Append(nil, columns[1]))
 			})
 		})
 		return h
 	}
 	o := input.OutlineOf(head)
-	h.ID, h.Parent = o.Text("info", "id")+o.Text("", "id"), o.Text("info", "parentID")+o.Text("", "parentID")
+	for _, at := range []string{"", "info"} {
+		if o.Has(at, "projectID", "directory") {
+			h.ID, h.Parent = o.Text(at, "id"), o.Text(at, "parentID")
+		}
+	}
 	if m := created.FindSubmatch(head); m != nil {
-		h.Started = transcript.Time(m[1])
+		h.Started = input.Time(m[1])
 	}
 	return h
 }
@@ -333,7 +337,7 @@ func (d *reader) beginSession(o *object.Object) {
 		return
 	}
 	d.session = &session{Thread: d.Thread(id, ""), info: o, revert: o.Object("revert").String("messageID"),
-		created: transcript.Time(when.Raw("created")), updated: transcript.Time(when.Raw("updated"))}
+		created: input.Time(when.Raw("created")), updated: input.Time(when.Raw("updated"))}
 }
 
 // endSession emits what is known of the session at hand.
@@ -351,7 +355,7 @@ func (d *reader) beginMessage(o *object.Object, id string) bool {
 		return false
 	}
 	d.held, d.message = 0, &message{Object: o, id: id, role: o.String("role"),
-		created: transcript.Time(when.Raw("created")), completed: transcript.Time(when.Raw("completed"))}
+		created: input.Time(when.Raw("created")), completed: input.Time(when.Raw("completed"))}
 	return true
 }
 
@@ -392,7 +396,7 @@ func (d *reader) addPart(o *object.Object) {
 		m.tail = o.String("tail_start_id")
 	case "retry":
 		name, text := failure(o)
-		m.retries = append(m.retries, event.DiscardedAttempt{At: event.Moment{Time: transcript.Time(when.Raw("created"))},
+		m.retries = append(m.retries, event.DiscardedAttempt{At: event.Moment{Time: input.Time(when.Raw("created"))},
 			Reason: name, Error: text})
 	default:
 		o.Keep(o.Keys()...)
@@ -402,7 +406,7 @@ func (d *reader) addPart(o *object.Object) {
 	if block != nil {
 		c.Said = append(c.Said, block)
 	}
-	start, end := transcript.Time(when.Raw("start")), transcript.Time(when.Raw("end"))
+	start, end := input.Time(when.Raw("start")), input.Time(when.Raw("end"))
 	m.last = transcript.Later(m.last, end)
 	if took := start.Sub(m.created); kind != "tool" && took > 0 && !m.created.IsZero() {
 		c.FirstChunk, c.ModelCall = cmp.Or(c.FirstChunk, took), max(took, end.Sub(m.created))
@@ -467,16 +471,13 @@ func (d *reader) prompt(m *message) {
 // begin begins a run with a message. A message that is older than its session is the copy that a fork has of one of its
 // parent's; it has another id and the same time.
 func (d *reader) begin(info event.RunInfo, m *message, trigger spans.Trigger) {
-	s, first := d.session, d.session.Fresh()
+	s := d.session
 	owner, _ := d.First(s.Session, "at "+m.created.String()+" "+m.role)
 	copied := m.created.Before(s.created) && !m.created.IsZero()
 	if copied && owner != "" && owner != s.Session {
 		info.Copied, info.ForkParentID = true, owner
 	}
-	if s.Begin(transcript.Run{RunInfo: info, At: m.created, Trigger: trigger}) && copied && !info.Copied && first {
-		d.Emit(&event.DefectFound{Meta: event.Meta{Session: s.Session, Run: m.id, Time: m.created, Seq: d.Seq},
-			Code: spans.DefectEventLost, Detail: "parent missing"})
-	}
+	s.Begin(transcript.Run{RunInfo: info, At: m.created, Trigger: trigger, Taken: copied})
 }
 
 var keys = input.UsageKeys{Input: "input", Output: "output", Reasoning: "reasoning", CacheRead: "cache.read",
@@ -529,12 +530,12 @@ func (d *reader) reply(m *message) {
 // tool reads a call and its result.
 func (d *reader) tool(p, state, when *object.Object) (t transcript.Tool) {
 	t.ID, t.Name, t.Args = p.String("callID"), p.String("tool"), state.Raw("input")
-	t.At = transcript.Time(when.Raw("start"))
+	t.At = input.Time(when.Raw("start"))
 	status, meta := state.String("status"), state.Object("metadata")
 	if status != "completed" && status != "error" {
 		return t
 	}
-	r := &transcript.Result{CallID: t.ID, Name: t.Name, At: transcript.Time(when.Raw("end"))}
+	r := &transcript.Result{CallID: t.ID, Name: t.Name, At: input.Time(when.Raw("end"))}
 	r.Truncated, t.Result = meta.Bool("truncated"), r
 	if child := cmp.Or(meta.String("sessionId"), meta.String("sessionID")); child != d.session.Session {
 		r.ChildSessionID = child

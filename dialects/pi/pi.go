@@ -117,9 +117,7 @@ func (s *session) line(o *object.Object, text []byte) string {
 			if s.branched {
 				r.Continuation, r.ParentID = spans.ContinuationBranch, s.now.id
 			}
-			if at.Before(s.born) { // a copy
-				r.From = s.from
-			}
+			r.Taken = s.from != "" && at.Before(s.born)
 			s.idle, s.branched = false, false
 			s.Begin(r)
 		}
@@ -168,7 +166,7 @@ func (s *session) reply(id string, raw []byte, m *object.Object, at time.Time) {
 			Provider: m.String("provider"), StopReason: m.String("stopReason"), Error: m.String("errorMessage"),
 			Usage: keys.Read(m.Object("usage"), cmp.Or(s.d.Settings.Rule, spans.UsageRuleExcludesCache)),
 			Cost:  m.Object("usage").Object("cost").Float("total"), Currency: "USD"}}
-	if started := transcript.Time(m.Raw("timestamp")); !started.After(at) && !started.Before(s.asked) {
+	if started := input.Time(m.Raw("timestamp")); !started.After(at) && !started.Before(s.asked) {
 		c.Start = event.Moment{Time: started}
 	}
 	c.Cancelled = c.StopReason == "aborted"

@@ -22,6 +22,7 @@ import (
 // Bounds of what is read of a folder.
 const (
 	maxFolder = 12 // levels
+	maxAbove  = 64 // parents of a file that are read before it, whenever these began
 	maxWindow = 64 << 20
 	// MaxSide is the size of the largest side output that File.Side returns.
 	MaxSide = 8 << 20
@@ -102,7 +103,7 @@ type Finder struct {
 // Find returns the families of the files and folders at paths, and an error for each that was not read. Of a folder it
 // reads all levels. Companions of a file are found in its own folder and next to it. It follows no symbolic link.
 func (l *Finder) Find(paths ...string) ([]Family, []error) {
-	found, asked, companions := map[string]File{}, map[string]bool{}, false
+	found := map[string]File{}
 	var problems []error
 	walk := func(root string) {
 		_ = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -111,13 +112,15 @@ func (l *Finder) Find(paths ...string) ([]Family, []error) {
 			case len(found) >= maxFiles:
 				problems = append(problems, fmt.Errorf("%s: %d transcripts are found; the rest is not read", root, maxFiles))
 				return fs.SkipAll
+			case errors.Is(err, fs.ErrNotExist): // a session without a folder, or a file that was removed meanwhile
+				return nil
 			case err != nil:
 			case d.IsDir() && strings.Count(path[len(root):], string(filepath.Separator)) > maxFolder:
 				return fs.SkipDir
 			case d.Type().IsRegular() && l.Layout.Names.MatchString(name) && !private.MatchString(name):
 				var f File
 				if f, err = l.file(path); f.ID != "" {
-					found[path], asked[path] = f, asked[path] || !companions
+					found[path] = f
 				}
 			}
 			if err != nil {
@@ -127,23 +130,21 @@ func (l *Finder) Find(paths ...string) ([]Family, []error) {
 		})
 	}
 	for _, path := range paths {
-		path, companions = filepath.Clean(path), false
-		walk(path)
-		folder := found[path].Folder
-		if companions = true; folder == "" {
-			continue
-		}
-		if info, err := os.Lstat(folder); err == nil && info.IsDir() {
-			walk(folder)
-		}
-		near, _ := fs.Glob(os.DirFS(filepath.Dir(path)), l.Layout.NextTo)
-		for _, name := range near {
-			walk(filepath.Join(filepath.Dir(path), name))
+		walk(filepath.Clean(path))
+	}
+	asked := maps.Clone(found)
+	for _, path := range paths {
+		if f, isFile := asked[filepath.Clean(path)]; isFile && f.Folder != "" {
+			walk(f.Folder)
+			near, _ := fs.Glob(os.DirFS(filepath.Dir(f.Path)), l.Layout.NextTo)
+			for _, name := range near {
+				walk(filepath.Join(filepath.Dir(f.Path), name))
+			}
 		}
 	}
 	l.files = found
 	return slices.DeleteFunc(group(found), func(f Family) bool { // those of other sessions
-		return !slices.ContainsFunc(f.Files, func(f File) bool { return asked[f.Path] })
+		return !slices.ContainsFunc(f.Files, func(f File) bool { return asked[f.Path].Path != "" })
 	}), problems
 }
 
@@ -189,6 +190,17 @@ func group(files map[string]File) []Family {
 	all := slices.SortedFunc(maps.Values(files), func(a, b File) int {
 		return cmp.Or(a.Started.Compare(b.Started), cmp.Compare(a.Path, b.Path))
 	})
+	parents := map[string]string{} // by ID, of the first file that has it
+	for _, f := range slices.Backward(all) {
+		parents[f.ID] = f.Parent
+	}
+	above := func(f File) (n int) { // in a loop it does not matter how many
+		for id, met := parents[f.ID]; met && n < maxAbove; n++ {
+			id, met = parents[id]
+		}
+		return n
+	}
+	slices.SortStableFunc(all, func(a, b File) int { return cmp.Compare(above(a), above(b)) })
 	near := make([]int, len(all)) // an earlier file of the family; of its first one that itself
 	first := func(i int) int {
 		for near[i] != i {
@@ -197,12 +209,9 @@ func group(files map[string]File) []Family {
 		}
 		return i
 	}
-	ids, named := map[string]int{}, map[string]int{} // the first file with an ID, and the last with a name
+	named := map[string]int{} // the last file with a name
 	for i, f := range all {
 		near[i] = i
-		if _, met := ids[f.ID]; !met {
-			ids[f.ID] = i
-		}
 		for _, name := range append([]string{f.ID, f.Parent}, f.Keys...) {
 			if other, met := named[name]; met && name != "" {
 				a, b := first(i), first(other)
@@ -211,21 +220,10 @@ func group(files map[string]File) []Family {
 			named[name] = i
 		}
 	}
-	families, placed := make([]Family, len(all)), make([]bool, len(all))
-	var place func(i int)
-	place = func(i int) { // behind its parent
-		if placed[i] {
-			return
-		}
-		placed[i] = true
-		if parent, met := ids[all[i].Parent]; met {
-			place(parent)
-		}
-		f := &families[first(i)]
-		f.Files = append(f.Files, all[i])
-	}
-	for i := range all {
-		place(i)
+	families := make([]Family, len(all))
+	for i, f := range all {
+		of := &families[first(i)]
+		of.Files = append(of.Files, f)
 	}
 	return slices.DeleteFunc(families, func(f Family) bool { return f.Files == nil })
 }
@@ -253,13 +251,11 @@ func (f File) Open() (io.ReadCloser, error) {
 }
 
 // Side returns a side output of the session, nil where it is not readable: a file below the session's own folder, of at
-// most MaxSide bytes, no symbolic link. Of an absolute path the part behind the name of that folder counts, so that
-// files which were moved are found.
+// most MaxSide bytes, no symbolic link. Of a path the part behind the name of that folder counts, so that files which
+// were moved are found.
 func (f File) Side(path string) []byte {
 	name := filepath.ToSlash(path)
-	if below, ok := strings.CutPrefix(name, filepath.ToSlash(f.Folder)+"/"); ok {
-		name = below
-	} else if _, behind, ok := strings.Cut(name, "/"+filepath.Base(f.Folder)+"/"); ok && filepath.IsAbs(path) {
+	if _, behind, ok := strings.Cut("/"+name, "/"+filepath.Base(f.Folder)+"/"); ok {
 		name = behind
 	}
 	root, err := os.OpenRoot(f.Folder)

@@ -22,9 +22,9 @@ type Run struct {
 	// At is when it began, Trigger what its first turn begins with.
 	At      time.Time
 	Trigger spans.Trigger
-	// From is the session from which this session took the run over, as the record says; empty where it says none. Where
-	// that session was not read, the run counts here and has a defect.
-	From string
+	// Taken says that the session took the run over, from ForkParentID as far as that is known. Where that session was
+	// not read, the run counts here and has a defect.
+	Taken bool
 }
 
 // Call is one record of a model call.
@@ -128,7 +128,7 @@ func (t *Thread) meta(at time.Time) event.Meta {
 func (t *Thread) bounds(at time.Time) event.Meta {
 	m := t.meta(at)
 	if t.taken {
-		m.Seq = 1
+		m.Seq = min(m.Seq, 1)
 	}
 	return m
 }
@@ -168,10 +168,10 @@ func (t *Thread) Begin(r Run) bool {
 	r.Agent = cmp.Or(r.Agent, t.d.Settings.Agent)
 	r.Provider = cmp.Or(r.Provider, t.d.Settings.Provider)
 	if t.copied = owner != ""; t.copied {
-		r.Copied, r.From = true, cmp.Or(r.From, owner)
+		r.Copied, r.ForkParentID = true, cmp.Or(r.ForkParentID, owner)
 	}
-	t.fork = cmp.Or(r.From, t.fork)
-	r.ForkParentID = cmp.Or(r.ForkParentID, t.fork)
+	t.fork = cmp.Or(r.ForkParentID, t.fork)
+	r.ForkParentID = t.fork
 	switch l := cmp.Or(t.d.Spawned(t.Session, r.ID), t.d.Spawned("", t.Session)); {
 	case t.prev != "" && r.ParentID == "":
 		r.ParentID, r.Continuation = t.prev, cmp.Or(r.Continuation, spans.ContinuationDefault)
@@ -183,7 +183,7 @@ func (t *Thread) Begin(r Run) bool {
 	}
 	first := t.Fresh()
 	t.run, t.turns, t.trigger = r.ID, 0, r.Trigger
-	t.last, t.over, t.taken = time.Time{}, event.RunResult{}, r.From != "" && !r.Copied
+	t.last, t.over, t.taken = time.Time{}, event.RunResult{}, r.Taken && !r.Copied
 	t.d.Emit(&event.RunStarted{Meta: t.bounds(r.At), RunInfo: r.RunInfo})
 	if t.taken && first {
 		t.d.Emit(&event.DefectFound{Meta: t.meta(r.At), Code: spans.DefectEventLost, Detail: "parent missing"})

@@ -225,14 +225,6 @@ func Put[K comparable, V any](m map[K]V, most int, key K, value V) {
 	m[key] = value
 }
 
-// Time returns a value that is a time; zero for any other.
-func Time(value []byte) (at time.Time) {
-	if value != nil {
-		at = input.Time(value)
-	}
-	return at
-}
-
 // True reports whether a member is true.
 func True(o *object.Object, key string) bool {
 	b := o.Bool(key)
