@@ -50,40 +50,49 @@ func parse(t testing.TB, text string) (d document) {
 	return d
 }
 
-// BenchmarkOpenCode reads a document, as it is exported and without blanks, and a database with the same messages; the
-// floor is 60 MB/s.
+// BenchmarkOpenCode reads a document, as it is exported and without blanks, and a database with the same messages: with
+// texts of 2 KB, and with the small parts of the sample. The floor is 60 MB/s.
 func BenchmarkOpenCode(b *testing.B) {
 	export := readDocument(b, "opencode/testdata/"+mainExport)
-	var messages []any
-	for i := range 200 {
-		for _, m := range export["messages"].([]any) {
-			of := m.(document)["info"].(document)
-			text := fmt.Sprintf(`{"info":{"id":"m%d-%s","role":%q,"time":{"created":%v}},"parts":[{"type":"text","text":%q}]}`,
+	sample := export["messages"].([]any)
+	for name, message := range map[string]func(i int, m document) string{
+		"texts": func(i int, m document) string {
+			of := m["info"].(document)
+			return fmt.Sprintf(`{"info":{"id":"m%d-%s","role":%q,"time":{"created":%v}},"parts":[{"type":"text","text":%q}]}`,
 				i, of["id"], of["role"], int64(of["time"].(document)["created"].(float64)),
 				strings.Repeat("All work and no play. ", 95))
-			messages = append(messages, parse(b, text))
+		},
+		"small": func(i int, m document) string {
+			return strings.ReplaceAll(string(must(json.Marshal(m))(b)), `"msg_`, fmt.Sprintf(`"m%d_`, i))
+		},
+	} {
+		var messages []any
+		for i := range 200 {
+			for _, m := range sample {
+				messages = append(messages, parse(b, message(i, m.(document))))
+			}
 		}
-	}
-	export["messages"] = messages
-	dir := b.TempDir()
-	write(b, dir+"/ses_long.json", must(json.Marshal(export))(b))
-	write(b, dir+"/ses_indented.json", must(json.MarshalIndent(export, "", "  "))(b))
-	db := openCodeDB(b, dir+"/opencode.db")
-	must(db.Exec("BEGIN"))(b)
-	insert(b, db, export, len(messages))
-	must(db.Exec("COMMIT"))(b)
-	for _, name := range []string{"ses_indented.json", "ses_long.json", "opencode.db"} {
-		a := openCode(b)
-		families := a.families(b, dir+"/"+name)
-		b.Run(name, func(b *testing.B) {
-			b.SetBytes(must(os.Stat(dir + "/ses_long.json"))(b).Size())
-			for b.Loop() {
-				for _, err := range families[0].Events(a.new()) {
-					if err != nil {
-						b.Fatal(err)
+		export["messages"] = messages
+		dir := b.TempDir()
+		write(b, dir+"/ses_long.json", must(json.Marshal(export))(b))
+		write(b, dir+"/ses_indented.json", must(json.MarshalIndent(export, "", "  "))(b))
+		db := openCodeDB(b, dir+"/opencode.db")
+		must(db.Exec("BEGIN"))(b)
+		insert(b, db, export, len(messages))
+		must(db.Exec("COMMIT"))(b)
+		for _, file := range []string{"ses_indented.json", "ses_long.json", "opencode.db"} {
+			a := openCode(b)
+			families := a.families(b, dir+"/"+file)
+			b.Run(name+"/"+file, func(b *testing.B) {
+				b.SetBytes(must(os.Stat(dir + "/ses_long.json"))(b).Size())
+				for b.Loop() {
+					for _, err := range families[0].Events(a.new()) {
+						if err != nil {
+							b.Fatal(err)
+						}
 					}
 				}
-			}
-		})
+			})
+		}
 	}
 }

@@ -116,7 +116,7 @@ func (t *thread) line(o *object.Object, _ []byte) string {
 // copied reports whether a line is one of the parent that a sub-agent inherited, and notes whether it is a copy.
 func (t *thread) copied(typ string, p *object.Object, payload []byte, ordinal *int64) bool {
 	switch {
-	case t.parent != "" && (ordinal != nil && t.own != nil && *ordinal < *t.own || t.at.Before(t.born) ||
+	case t.Parent != "" && (ordinal != nil && t.own != nil && *ordinal < *t.own || t.at.Before(t.born) ||
 		typ == "token_usage_record" && p.Has("thread_id") && p.String("thread_id") != t.Session):
 		return true
 	case ordinal != nil:
@@ -124,15 +124,15 @@ func (t *thread) copied(typ string, p *object.Object, payload []byte, ordinal *i
 		return false
 	case typ == "response_item", typ == "event_msg", typ == "compacted", typ == "token_usage_record":
 	default: // others are written anew
-		return t.copying && t.parent != ""
+		return t.copying && t.Parent != ""
 	}
 	t.link(t.chain, []byte(typ), payload)
 	owner, _ := t.e.First(t.Session, "line "+string(t.chain))
 	was := t.copying
-	if t.copying = owner != "" && owner != t.Session; was && !t.copying && t.parent == "" {
+	if t.copying = owner != "" && owner != t.Session; was && !t.copying && t.Parent == "" {
 		t.leave(t.Split) // a copy, from what the fork adds to it
 	}
-	return t.copying && t.parent != ""
+	return t.copying && t.Parent != ""
 }
 
 // meta begins a thread with its first line.
@@ -145,13 +145,13 @@ func (t *thread) meta(p *object.Object, payload []byte) {
 	t.Thread, t.born, t.forked = e.Thread(id, ""), p.Time("timestamp"), p.String("forked_from_id")
 	t.provider, t.based = p.String("model_provider"), p.Has("history_base")
 	t.own = p.Count("subagent_history_start_ordinal")
-	t.parent = cmp.Or(p.String("parent_thread_id"), spawn.String("parent_thread_id"))
+	t.Parent = cmp.Or(p.String("parent_thread_id"), spawn.String("parent_thread_id"))
 	if role := spawn.String("agent_role"); slices.Contains([]string{"default", "explorer", "worker", "awaiter"}, role) {
 		t.agent = role // users cannot name these
 	}
-	above := cmp.Or(t.parent, t.forked, id)
+	above := cmp.Or(t.Parent, t.forked, id)
 	root, _ := e.Met("thread " + above)
-	t.taken = t.forked != "" && root == "" && t.parent == "" && !t.based
+	t.taken = t.forked != "" && root == "" && t.Parent == "" && !t.based
 	root = cmp.Or(root, above)
 	e.First(root, "thread "+id)
 	t.link([]byte(root))
@@ -178,13 +178,13 @@ type thread struct {
 
 	e *transcript.Decoder
 
-	forked, parent string    // threads that it was forked from, or spawned by
-	taken          bool      // the first one was not read
-	own            *int64    // ordinal of its first own line; nil where it is not known
-	born           time.Time // when the thread began
-	chain          []byte    // a digest of the lines so far
-	copying        bool      // the last line was a copy
-	at, ended      time.Time // of the line at hand, and of the item that it says was completed
+	forked    string    // the thread that it was forked from
+	taken     bool      // that was not read
+	own       *int64    // ordinal of its first own line; nil where it is not known
+	born      time.Time // when the thread began
+	chain     []byte    // a digest of the lines so far
+	copying   bool      // the last line was a copy
+	at, ended time.Time // of the line at hand, and of the item that it says was completed
 
 	agent, provider, model, effort string
 	context                        []byte // the last turn_context
@@ -293,10 +293,8 @@ func (t *thread) begin() {
 			o.Raw("approvals_reviewer"), "sandbox_policy", o.Raw("sandbox_policy"), "permission_profile",
 			o.Raw("permission_profile"))
 	}
-	if t.parent != "" {
-		if r.Trigger = spans.TriggerSubAgent; r.ParentID != "" || t.Fresh() {
-			r.ParentSessionID = t.parent
-		}
+	if t.Parent != "" {
+		r.Trigger = spans.TriggerSubAgent
 	}
 	t.Begin(*r)
 	t.task, t.open = nil, true
@@ -381,7 +379,7 @@ func (t *thread) settle() {
 	c.open = false
 	t.begin()
 	c.Model, c.Provider, c.Variant = t.model, t.provider, t.effort
-	if t.prompted && t.parent == "" {
+	if t.prompted && t.Parent == "" {
 		c.Trigger = spans.TriggerUser
 	}
 	t.prompted, t.asked = false, t.at

@@ -241,12 +241,9 @@ func (s *session) user(id string, at time.Time, content []byte) {
 		return
 	case !results:
 		s.endRun()
-		run := transcript.Run{RunInfo: event.RunInfo{ID: id, Config: input.Members("kind", s.kind)}, At: at,
-			Trigger: spans.TriggerUser}
-		if s.parent != "" && s.Fresh() {
-			run.ParentSessionID, run.Trigger = s.parent, spans.TriggerSubAgent
-		}
-		if s.Begin(run) {
+		s.Parent = s.parent
+		if s.Begin(transcript.Run{RunInfo: event.RunInfo{ID: id, Config: input.Members("kind", s.kind)}, At: at,
+			Trigger: spans.TriggerUser}) {
 			s.met = append(s.met[max(0, len(s.met)+1-maxMessages):], id)
 		}
 	}

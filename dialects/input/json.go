@@ -123,15 +123,27 @@ func Provenance(value []byte) spans.Provenance {
 // Members returns keys and values, in turn, as a JSON object: a value of []byte as it is spelled, one of string as
 // JSON. It omits empty values, and is nil without any other.
 func Members(members ...any) (object []byte) {
+	size := len("}")
+	for _, m := range members {
+		switch m := m.(type) {
+		case []byte:
+			size += len(m)
+		case string:
+			size += len(m) + len(`"":,`)
+		}
+	}
 	for i := 0; i < len(members); i += 2 {
 		value, _ := members[i+1].([]byte)
-		if text, _ := members[i+1].(string); text != "" {
-			value = rawjson.Quote(nil, text)
+		text, _ := members[i+1].(string)
+		if len(value) == 0 && text == "" {
+			continue
 		}
-		if len(value) > 0 {
-			object = slices.Grow(object, len(value)+64) // often the last one is the largest
-			object = append(rawjson.Quote(append(object, ','), members[i].(string)), ':')
-			object = append(object, value...)
+		if object == nil {
+			object = make([]byte, 0, size)
+		}
+		object = append(rawjson.Quote(append(object, ','), members[i].(string)), ':')
+		if object = append(object, value...); text != "" {
+			object = rawjson.Quote(object, text)
 		}
 	}
 	if object == nil {

@@ -38,6 +38,7 @@ import (
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/transcript"
 	"github.com/otelagent/otelagent/internal/object"
+	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -92,7 +93,11 @@ func NewDecoder(opts ...input.Settings) *transcript.Decoder {
 				return withDatabase(f.Path, func(db *input.Database) error { return r.readDatabase(db, f.Since) })
 			}
 		}
-		return input.Reader{Line: func(input.Line) {}, End: r.endSession, Document: r.export,
+		export := func(value []byte) {
+			c := rawjson.NewCursor(value, object.MaxDepth)
+			r.element(&c, "session", "")
+		}
+		return input.Reader{Line: func(input.Line) {}, End: r.endSession, Document: export,
 			IsDocument: func(input.Outline) bool { return true }}, nil
 	}
 	return transcript.NewDecoder(Dialect, opts, open)
@@ -106,26 +111,34 @@ type reader struct {
 	held    int      // bytes of it and its parts
 
 	head, part object.Object // of the message, and of the part at hand: one memory for all
+	room       message       // of the message at hand
 }
 
-// export reads what 'opencode export' writes: {"info": session, "messages": [{"info": message, "parts": [part]}]}.
-func (d *reader) export(value []byte) {
-	o := d.Object(input.Line{Text: value})
-	if !o.Require("info") {
-		d.RejectProblems("", o)
+// inside is the member that holds the elements in an element, and what they are.
+var inside = map[string][2]string{"session": {"messages", "message"}, "message": {"parts", "part"}}
+
+// element reads an element of what 'opencode export' writes: {"info": session, "messages": [{"info": message, "parts":
+// [part]}]}. An info has to stand before what it is of.
+func (d *reader) element(c *rawjson.Cursor, kind, place string) {
+	in, holds := inside[kind]
+	if !holds || c.Peek() != '{' {
+		d.row(kind, "", place, c.Value())
 		return
 	}
-	d.row("session", "", "info", o.Raw("info"))
-	for i, m := range o.Objects("messages") {
-		place := object.Element("messages", i)
-		if m.Require("info") {
-			d.row("message", "", place+".info", m.Raw("info"))
-		}
-		for k, part := range m.List("parts") {
-			d.row("part", "", object.Element(place+".parts", k), part)
+	for c.Open('{'); c.More('}'); {
+		switch key := string(c.Key()); {
+		case key == "info":
+			d.row(kind, "", object.Join(place, key), c.Value())
+		case key == in[0] && c.Peek() == '[':
+			place := object.Join(place, key)
+			c.Open('[')
+			for i := 0; c.More(']'); i++ {
+				d.element(c, in[1], object.Element(place, i))
+			}
+		default:
+			c.Value()
 		}
 	}
-	d.RejectProblems("", o)
 }
 
 // row reads a row or document: a session, a message of an id that may stand in it, or a part. Place is where it stands.
@@ -154,7 +167,13 @@ func (d *reader) row(kind, id, place string, text []byte) {
 	}
 	switch kind {
 	case "session":
-		d.beginSession(o)
+		if id, when := o.String("id"), o.Object("time"); id == "" {
+			o.Fail("id", "want a string that is not empty")
+		} else {
+			d.session = &session{Thread: d.Thread(id, ""), info: o, revert: o.Object("revert").String("messageID"),
+				created: input.Time(when.Raw("created")), updated: input.Time(when.Raw("updated"))}
+			d.session.Parent = o.String("parentID")
+		}
 	case "message":
 		if d.beginMessage(o, cmp.Or(id, o.String("id"))) { // it is read when it has all its parts
 			return
@@ -261,8 +280,7 @@ SELECT id, part, CAST(CASE WHEN part IS NOT NULL THEN (SELECT data FROM part WHE
 	END AS BLOB)
 FROM sorted, (SELECT NULL AS directory, NULL AS title, NULL AS version, NULL AS permission, NULL AS revert)`
 
-// readFolder reads a session of a storage folder: its own document, those of its messages in message/SESSION, and of
-// their parts in part/MESSAGE, by their names. It follows no symbolic link.
+// readFolder reads a session of a storage folder.
 func (d *reader) readFolder(folder, project, session string) error {
 	root, err := os.OpenRoot(folder)
 	if err != nil {
@@ -270,33 +288,26 @@ func (d *reader) readFolder(folder, project, session string) error {
 	}
 	defer root.Close()
 	defer d.endSession()
-	if d.file(root, "session", project, session); d.session == nil || d.session.Session != session {
-		return nil
-	}
-	return d.files(root, "message", session)
+	return d.readFile(root, "session", project, session)
 }
 
-// file reads the document KIND/FOLDER/ID.json, if it is one.
-func (d *reader) file(root *os.Root, kind, folder, id string) {
+// readFile reads the document KIND/FOLDER/ID.json, if it is one, and behind it those of its elements: in message/SESSION
+// or part/MESSAGE, by their names. It follows no symbolic link.
+func (d *reader) readFile(root *os.Root, kind, folder, id string) error {
 	if text := transcript.ReadIn(root, kind+"/"+folder+"/"+id+".json", d.Settings.MaxLine); text != nil {
 		d.row(kind, id, kind, text)
 	}
-}
-
-// files reads the documents in a folder KIND/FOLDER, in order, each message with its parts behind it. A folder that is
-// not there has none.
-func (d *reader) files(root *os.Root, kind, folder string) error {
-	entries, err := fs.ReadDir(root.FS(), kind+"/"+folder)
+	in := inside[kind][1]
+	if in == "" || d.session == nil || kind == "session" && d.session.Session != id {
+		return nil
+	}
+	entries, err := fs.ReadDir(root.FS(), in+"/"+id)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
 	for _, e := range entries {
-		id, isJSON := strings.CutSuffix(e.Name(), ".json")
-		if !isJSON || d.Stopped() {
-			continue
-		}
-		if d.file(root, kind, folder, id); kind == "message" {
-			err = cmp.Or(err, d.files(root, "part", id))
+		if name, isJSON := strings.CutSuffix(e.Name(), ".json"); isJSON && !d.Stopped() {
+			err = cmp.Or(err, d.readFile(root, in, id, name))
 		}
 	}
 	return err
@@ -329,17 +340,6 @@ type message struct {
 	others             []event.Other // parts that have no place among the events
 }
 
-// beginSession begins a session.
-func (d *reader) beginSession(o *object.Object) {
-	id, when := o.String("id"), o.Object("time")
-	if id == "" {
-		o.Fail("id", "want a string that is not empty")
-		return
-	}
-	d.session = &session{Thread: d.Thread(id, ""), info: o, revert: o.Object("revert").String("messageID"),
-		created: input.Time(when.Raw("created")), updated: input.Time(when.Raw("updated"))}
-}
-
 // endSession emits what is known of the session at hand.
 func (d *reader) endSession() {
 	d.endMessage()
@@ -354,16 +354,17 @@ func (d *reader) beginMessage(o *object.Object, id string) bool {
 		o.Fail("sessionID", "of no session: that has to stand before its messages, and a message has an id")
 		return false
 	}
-	d.held, d.message = 0, &message{Object: o, id: id, role: o.String("role"),
+	d.held, d.room = 0, message{Object: o, id: id, role: o.String("role"),
 		created: input.Time(when.Raw("created")), completed: input.Time(when.Raw("completed"))}
+	d.message = &d.room
 	return true
 }
 
 // addPart adds a part to the message at hand.
 func (d *reader) addPart(o *object.Object) {
-	m, of := d.message, o.String("messageID")
+	m, of := d.message, o.Raw("messageID")
 	switch {
-	case m == nil || of != "" && of != m.id:
+	case m == nil || of != nil && string(rawjson.Text(of)) != m.id:
 		o.Fail("messageID", "of no message, which has to stand before its parts")
 		return
 	case m.parts == maxParts || d.held > d.Settings.MaxLine:
@@ -426,7 +427,7 @@ func (d *reader) endMessage() {
 		d.reply(m)
 	case m.asks != "":
 		s.Cut()
-		s.compaction = m
+		s.compaction = new(*m)
 	default:
 		d.prompt(m)
 	}
@@ -450,15 +451,11 @@ var fields = []string{"id", "sessionID", "parentID", "role", "time", "agent", "m
 func (d *reader) prompt(m *message) {
 	s := d.session
 	s.Cut()
-	model, parent := m.Object.Object("model"), s.info.String("parentID")
+	model, trigger := m.Object.Object("model"), spans.TriggerUser
 	info := event.RunInfo{ID: m.id, Agent: m.String("agent"), Model: model.String("modelID"),
 		Provider: model.String("providerID"), Rules: s.info.Raw("permission"),
 		Config: input.Members("version", s.info.Raw("version"), "agent", m.Raw("agent"))}
-	trigger := spans.TriggerUser
-	switch {
-	case parent != "" && s.Fresh():
-		info.ParentSessionID, trigger = parent, spans.TriggerSubAgent
-	case m.text != nil && !m.written: // by OpenCode itself
+	if m.text != nil && !m.written { // by OpenCode itself
 		trigger = spans.TriggerContinuation
 	}
 	d.begin(info, m, trigger)

@@ -91,6 +91,8 @@ func (l Refusals) Find(text string) *event.PermissionEvaluation {
 // Thread is one conversation: that of a session, or of a sub-agent. One run of it is open at most.
 type Thread struct {
 	Session, Name string
+	// Parent is the session that spawned this one; empty where it has none, or that is not known.
+	Parent string
 
 	d    *Decoder
 	used bool   // by the input at hand
@@ -172,13 +174,13 @@ func (t *Thread) Begin(r Run) bool {
 	}
 	t.fork = cmp.Or(r.ForkParentID, t.fork)
 	r.ForkParentID = t.fork
-	switch l := cmp.Or(t.d.Spawned(t.Session, r.ID), t.d.Spawned("", t.Session)); {
+	switch l := cmp.Or(t.d.Spawned(t.Session, r.ID), t.d.Spawned("", t.Session), Link{Session: t.Parent}); {
 	case t.prev != "" && r.ParentID == "":
 		r.ParentID, r.Continuation = t.prev, cmp.Or(r.Continuation, spans.ContinuationDefault)
 	case l != Link{}:
 		r.ParentID, r.ParentToolCallID = cmp.Or(r.ParentID, l.Run), cmp.Or(r.ParentToolCallID, l.Call)
 		if l.Session != t.Session {
-			r.ParentSessionID = l.Session
+			r.ParentSessionID, r.Trigger = l.Session, spans.TriggerSubAgent
 		}
 	}
 	first := t.Fresh()

@@ -52,6 +52,7 @@ type Problem struct {
 type Object struct {
 	line    *line // own, or that of the object around it
 	own     line
+	around  *Object // that it is a member of, at path; nil of the outermost, whose own path this is
 	path    string
 	members []member
 	room    [usual]member // of members, while they are few
@@ -102,7 +103,7 @@ func (o *Object) Parse(text []byte) error { return o.ParseAt("", text) }
 // ParseAt is Parse for an object whose problems have paths that begin with path.
 func (o *Object) ParseAt(path string, text []byte) error {
 	o.own = line{again: true, inner: o.own.inner}
-	o.line, o.path, o.members = &o.own, path, o.members[:0]
+	o.line, o.around, o.path, o.members = &o.own, nil, path, o.members[:0]
 	return o.parse(text)
 }
 
@@ -136,7 +137,7 @@ func Of(path string, raw []byte) *Object {
 // object, o has no members.
 func (o *Object) Reset(path string, raw []byte) {
 	o.own = line{}
-	o.line, o.path = &o.own, path
+	o.line, o.around, o.path = &o.own, nil, path
 	c := rawjson.NewCursor(raw, MaxDepth)
 	o.read(&c)
 }
@@ -388,7 +389,7 @@ func (o *Object) Inner(key string, raw []byte) *Object {
 		return nil
 	}
 	in := o.line.next()
-	in.line, in.path = o.line, o.at(key)
+	in.line, in.around, in.path = o.line, o, key
 	c := rawjson.NewCursor(raw, MaxDepth)
 	in.read(&c)
 	return in
@@ -462,7 +463,12 @@ func (o *Object) Rest() []byte {
 }
 
 // at returns the path of a member.
-func (o *Object) at(key string) string { return Join(o.path, key) }
+func (o *Object) at(key string) string {
+	for ; o != nil; o = o.around {
+		key = Join(o.path, key)
+	}
+	return key
+}
 
 // Join returns the path of a member of the object at a path; either may be empty.
 func Join(path, key string) string {
