@@ -192,3 +192,29 @@ func TestBadRows(t *testing.T) {
 		t.Errorf("messages of runs %v", said)
 	}
 }
+
+// TestBadExport reads exports of OpenCode with elements that are no objects, or lack their info: each is reported with
+// its place, and the others are read.
+func TestBadExport(t *testing.T) {
+	for text, want := range map[string][]string{
+		`{"messages":"SECRET"}`: {"info: missing"},
+		`{"info":{"id":"s"},"messages":["SECRET",{"info":{"id":"m","role":"user"},"parts":["SECRET",{"type":"text","text":` +
+			`"said"}]},{"parts":[{"messageID":"n","x":"SECRET"}]}]}`: {"messages[0]: want an object, got a string",
+			"messages[1].parts[0]: want an object, got a string", "part: messages[2].parts[0].messageID: of no message, which " +
+				"has to stand before its parts", "messages[2].info: missing"},
+	} {
+		d, _ := dialects.Named("opencode")
+		var got []string
+		said := 0
+		for ev, err := range d.New().Events(strings.NewReader(text)) {
+			if err != nil {
+				got = append(got, strings.TrimPrefix(err.Error(), "opencode: "))
+			} else if m, ok := ev.(*event.MessageAdded); ok && strings.Contains(string(m.Message.Raw), "said") {
+				said++
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" || said != len(want)/4 {
+			t.Errorf("%s: %d messages (-want +got):\n%s", text, said, diff)
+		}
+	}
+}

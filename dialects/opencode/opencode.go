@@ -93,12 +93,9 @@ func NewDecoder(opts ...input.Settings) *transcript.Decoder {
 				return withDatabase(f.Path, func(db *input.Database) error { return r.readDatabase(db, f.Since) })
 			}
 		}
-		export := func(value []byte) {
-			c := rawjson.NewCursor(value, object.MaxDepth)
-			r.element(&c, "session", "")
-		}
-		return input.Reader{Line: func(input.Line) {}, End: r.endSession, Document: export,
-			IsDocument: func(input.Outline) bool { return true }}, nil
+		return input.Reader{Line: func(input.Line) {}, End: r.endSession,
+			IsDocument: func(input.Outline) bool { return true },
+			Document:   func(value []byte) { r.element(new(rawjson.NewCursor(value, object.MaxDepth)), "session", "") }}, nil
 	}
 	return transcript.NewDecoder(Dialect, opts, open)
 }
@@ -125,9 +122,11 @@ func (d *reader) element(c *rawjson.Cursor, kind, place string) {
 		d.row(kind, "", place, c.Value())
 		return
 	}
+	missing := true
 	for c.Open('{'); c.More('}'); {
 		switch key := string(c.Key()); {
 		case key == "info":
+			missing = false
 			d.row(kind, "", object.Join(place, key), c.Value())
 		case key == in[0] && c.Peek() == '[':
 			place := object.Join(place, key)
@@ -138,6 +137,9 @@ func (d *reader) element(c *rawjson.Cursor, kind, place string) {
 		default:
 			c.Value()
 		}
+	}
+	if missing {
+		d.Reject(&input.LineError{Field: object.Join(place, "info"), Reason: "missing"})
 	}
 }
 
@@ -291,8 +293,8 @@ func (d *reader) readFolder(folder, project, session string) error {
 	return d.readFile(root, "session", project, session)
 }
 
-// readFile reads the document KIND/FOLDER/ID.json, if it is one, and behind it those of its elements: in message/SESSION
-// or part/MESSAGE, by their names. It follows no symbolic link.
+// readFile reads the document KIND/FOLDER/ID.json, if it is one, and behind it those of its elements, by their names:
+// in message/SESSION or part/MESSAGE. It follows no symbolic link.
 func (d *reader) readFile(root *os.Root, kind, folder, id string) error {
 	if text := transcript.ReadIn(root, kind+"/"+folder+"/"+id+".json", d.Settings.MaxLine); text != nil {
 		d.row(kind, id, kind, text)
