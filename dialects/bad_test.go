@@ -197,7 +197,7 @@ func TestBadRows(t *testing.T) {
 // its place, and the others are read.
 func TestBadExport(t *testing.T) {
 	for text, want := range map[string][]string{
-		`{"messages":"SECRET"}`: {"info: missing"},
+		`{"messages":"SECRET"}`: {"messages: want an array", "info: missing"},
 		`{"info":{"id":"s"},"messages":["SECRET",{"info":{"id":"m","role":"user"},"parts":["SECRET",{"type":"text","text":` +
 			`"said"}]},{"parts":[{"messageID":"n","x":"SECRET"}]}]}`: {"messages[0]: want an object, got a string",
 			"messages[1].parts[0]: want an object, got a string", "part: messages[2].parts[0].messageID: of no message, which " +

@@ -10,13 +10,11 @@
 //
 // # Limits
 //
-//   - A document, a row, and a message with its parts: MaxLine bytes (64 MiB unless input.Settings set another
-//     number).
+//   - A document, a row, and a message with its parts: MaxLine bytes (64 MiB unless input.Settings sets others).
 //   - Nesting of JSON: object.MaxDepth.
 //   - Parts of a message: 16,384.
 //
-// A *input.LineError reports what is beyond a limit. The Decoder holds one message with its parts, and a document
-// whole.
+// A *input.LineError reports what is beyond a limit. The Decoder holds a message with its parts, or a document.
 package opencode
 
 import (
@@ -117,28 +115,30 @@ var inside = map[string][2]string{"session": {"messages", "message"}, "message":
 // element reads an element of what 'opencode export' writes: {"info": session, "messages": [{"info": message, "parts":
 // [part]}]}. An info has to stand before what it is of.
 func (d *reader) element(c *rawjson.Cursor, kind, place string) {
-	in, holds := inside[kind]
-	if !holds || c.Peek() != '{' {
+	in, lacks := inside[kind] // its info, which a part does not have
+	if !lacks || c.Peek() != '{' {
 		d.row(kind, "", place, c.Value())
 		return
 	}
-	missing := true
 	for c.Open('{'); c.More('}'); {
-		switch key := string(c.Key()); {
+		key := string(c.Key())
+		switch at := object.Join(place, key); {
 		case key == "info":
-			missing = false
-			d.row(kind, "", object.Join(place, key), c.Value())
+			lacks = false
+			d.row(kind, "", at, c.Value())
 		case key == in[0] && c.Peek() == '[':
-			place := object.Join(place, key)
 			c.Open('[')
 			for i := 0; c.More(']'); i++ {
-				d.element(c, in[1], object.Element(place, i))
+				d.element(c, in[1], object.Element(at, i))
 			}
+		case key == in[0]:
+			d.Reject(&input.LineError{Field: at, Reason: "want an array"})
+			fallthrough
 		default:
 			c.Value()
 		}
 	}
-	if missing {
+	if lacks {
 		d.Reject(&input.LineError{Field: object.Join(place, "info"), Reason: "missing"})
 	}
 }
