@@ -179,7 +179,7 @@ func (a *app) up(ctx context.Context, f *upFlags) error {
 		}
 		f.Database, f.Password, f.Log = at.dsn, os.Getenv(envPassword), a.stderr
 	}
-	var viewer errgroup.Group // it closes the database before the collector does, which then leaves one file
+	var viewer errgroup.Group // it closes the database before the collector does, so that one file is left
 	if !f.readOnly {
 		running, stop := context.WithCancel(context.WithoutCancel(ctx))
 		context.AfterFunc(ctx, func() {
