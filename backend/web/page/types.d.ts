@@ -1,4 +1,4 @@
-// The JSON of the API (docs/api.md), as far as the page shows it. Field by field it is told in Go: inspect/view.go, inspect/request.go,
+// The JSON of the API (docs/api.md), as far as the page shows it. Go documents each field: inspect/view.go, inspect/request.go,
 // session/summary.go, backend/store/stats. Times are RFC 3339 with nanoseconds, durations in nanoseconds.
 
 export interface About { version?: string; database?: string; tenant?: string; tenants?: string[]; links?: Record<string, string>; live?: boolean }

@@ -16,11 +16,23 @@ export class ApiError extends Error {
 const base = '/api/v1/';
 const tokenKey = 'otelagent.token';
 
-/** The token lives as long as the tab: who shares a machine shares no session of it. */
+let heldToken = '';
+/** The token lives as long as the tab: who shares a machine shares no session of it. Where storage is forbidden, as long as the page. */
 export const token = {
-  get: () => sessionStorage.getItem(tokenKey) ?? '',
+  get: () => {
+    try {
+      return sessionStorage.getItem(tokenKey) ?? heldToken;
+    } catch {
+      return heldToken;
+    }
+  },
   /** @param {string} value */
-  set: (value) => sessionStorage.setItem(tokenKey, value),
+  set: (value) => {
+    heldToken = value;
+    try {
+      sessionStorage.setItem(tokenKey, value);
+    } catch { /* then the page keeps it */ }
+  },
 };
 
 /** @type {(() => void) | undefined} */
@@ -52,7 +64,8 @@ export function apiURL(path, params = {}) {
 async function ask(url, signal) {
   /** @type {Record<string, string>} */
   const headers = {};
-  if (token.get()) headers['Authorization'] = 'Bearer ' + token.get();
+  const secret = token.get();
+  if (/^[\x21-\x7e]+$/.test(secret)) headers['Authorization'] = 'Bearer ' + secret; // no header takes another one: the server refuses it
   /** @type {Response} */
   let answer;
   try {
@@ -119,7 +132,7 @@ export function useGet(path, params = {}, again) {
 /**
  * Listens to server-sent events until the returned function is called; comes back after an interruption. EventSource cannot send a
  * token, so the stream is read by hand. A page that nobody looks at does not listen: browsers open six connections to a server, for all
- * pages together. What is not there is told as event "gone".
+ * pages together. A session that is not there is event "gone".
  * @param {string} path
  * @param {Record<string, string | undefined>} params
  * @param {(event: string, data: any) => void} heard

@@ -5,7 +5,7 @@ import { bytes, classOf, clean, duration, exact, inOut, money, plural, short, wo
 import { useKeys } from './keys.js';
 import { join, link, navigate, withQuery } from './router.js';
 import { linesOf, Sides, Unified } from './difftext.js';
-import { Chip, copyJSON, CopyJSON, Empty, Erased, Failure, Foreign, Icon, JSONText, Loading, useTitle } from './ui.js';
+import { Chip, copyJSON, CopyJSON, Empty, Erased, Failure, Foreign, Icon, JSONText, Loading, TextInput, useTitle } from './ui.js';
 import { Virtual } from './virtual.js';
 
 /** @import {Change, Diff, DiffPair, DiffPlace, DiffSide, DiffUnknown, SessionList} from '../types.d.ts' */
@@ -24,8 +24,8 @@ export function DiffPage({ at }) {
 /** @param {{a: string, b: string}} p */
 function Pick({ a, b }) {
   const [q, setQ] = useState('');
-  const { data } = useGet('ls', { q, limit: 30 });
-  const list = /** @type {SessionList | undefined} */ (data)?.sessions ?? [];
+  const { data, error, loading } = useGet(a ? 'ls' : null, { q, limit: 30 });
+  const list = (/** @type {SessionList | undefined} */ (data)?.sessions ?? []).filter((s) => s.id !== a);
   /** @param {SubmitEvent} e */
   const submit = (e) => {
     e.preventDefault();
@@ -35,11 +35,12 @@ function Pick({ a, b }) {
   };
   useKeys({ Escape: () => history.back() });
   return html`<div class="page narrow"><h1>Diff</h1><p class="faint">Two sessions, runs or turns, by address: <code>SESSION[/RUN[/TURN]]</code>.</p>
-    <form class="pick-form" onSubmit=${submit} data-testid="diff-form"><label>First <input name="a" value=${a} required autofocus=${!a} /></label>
-      <label>Second <input name="b" value=${b} required autofocus=${Boolean(a)} /></label><button class="button primary">Diff</button></form>
+    <form class="pick-form" onSubmit=${submit} data-testid="diff-form"><label>First <${TextInput} name="a" value=${a} required autofocus=${!a} /></label>
+      <label>Second <${TextInput} name="b" value=${b} required autofocus=${Boolean(a)} /></label><button class="button primary">Diff</button></form>
     ${a ? html`<section><h2>With which one?</h2><label class="field wide"><${Icon} name="search" />
       <input data-search type="search" aria-label="Search sessions" placeholder="Title, id, agent or model" value=${q} onInput=${(/** @type {Event} */ e) => setQ(/** @type {HTMLInputElement} */ (e.target).value)} /></label>
-      <ul class="pick-list">${list.filter((s) => s.id !== a).map((s) => html`<li>
+      ${error ? html`<p class="bad-line" role="alert">${error.message}</p>` : !loading && !list.length ? html`<p class="faint">No other session is like that.</p>` : null}
+      <ul class="pick-list">${list.map((s) => html`<li>
         <a href=${link('/diff', { a, b: s.id })} data-testid="diff-candidate"><b>${clean(s.title || s.id)}</b> <code>
         ${short(s.id)}</code> <span class="faint">
         ${clean(s.agent || s.agent_id)} · ${plural(s.turns, 'turn')}</span></a></li>`)}</ul></section>` : html`<p class="faint">Or choose two of the <a href=${link('/')}>list</a>.</p>`}

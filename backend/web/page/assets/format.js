@@ -81,22 +81,22 @@ export function ms(time) {
 }
 
 /**
- * Whether a time was told. Recordings that tell none stand in the first years from 1970 on (session.TimeTold).
+ * Whether a time is known. Recordings without times stand in the first years from 1970 on.
  * @param {string | undefined} time
  */
-export const timeTold = (time) => ms(time) >= 1e12;
+export const timeKnown = (time) => ms(time) >= 1e12;
 
 /**
  * Whether tokens were reported; where not, the counts are zero and say nothing. A summary does not keep which zeros were.
  * @param {{usage_told?: boolean, usage: import('../types.d.ts').Usage}} x
  */
-export const usageTold = (x) => x.usage_told || Object.values(x.usage).some((n) => n > 0);
+export const usageKnown = (x) => x.usage_told || Object.values(x.usage).some((n) => n > 0);
 
 /**
  * Tokens in and out in a few words.
  * @param {{usage_told?: boolean, usage: import('../types.d.ts').Usage}} x
  */
-export const inOut = (x) => (usageTold(x) ? `${tokens(x.usage, x.usage.input)} in · ${tokens(x.usage, x.usage.output)} out` : 'tokens not reported');
+export const inOut = (x) => (usageKnown(x) ? `${tokens(x.usage, x.usage.input)} in · ${tokens(x.usage, x.usage.output)} out` : 'tokens not reported');
 
 /**
  * A count of tokens of some usage: behind ≥ where the true one may be more.
@@ -111,7 +111,7 @@ export const tokens = (usage, n) => (usage.lower_bound ? '≥' : '') + count(n);
  * @param {string | undefined} to
  */
 export function between(from, to) {
-  if (!timeTold(from) || !timeTold(to)) return undefined;
+  if (!timeKnown(from) || !timeKnown(to)) return undefined;
   const ns = Math.round((ms(to) - ms(from)) * 1e6);
   return Number.isNaN(ns) ? undefined : ns;
 }
@@ -128,7 +128,7 @@ export const tookOf = (turn, session) => between(ms(turn.start) < ms(session) ? 
  * @param {number} now in milliseconds
  */
 export function ago(time, now) {
-  if (!timeTold(time)) return '';
+  if (!timeKnown(time)) return '';
   const d = (now - ms(time)) / 1000;
   if (Number.isNaN(d)) return '';
   if (d < -2) return 'in the future';
@@ -145,14 +145,14 @@ export function ago(time, now) {
  */
 export function stamp(time) {
   const t = ms(time);
-  if (!timeTold(time)) return '';
+  if (!timeKnown(time)) return '';
   const d = new Date(t);
   return `${d.getFullYear()}-${two(d.getMonth() + 1)}-${two(d.getDate())} ${clock(time)}`;
 }
 
 /** @param {string | undefined} time */
 export function clock(time) {
-  if (!timeTold(time)) return '';
+  if (!timeKnown(time)) return '';
   const t = ms(time);
   if (Number.isNaN(t)) return '';
   const d = new Date(t);
@@ -204,7 +204,7 @@ export function pieces(text) {
 export const clean = (text) => (text ?? '').replace(/\s+/g, ' ').replace(hidden, spell);
 
 /**
- * An id cut to what people can tell apart.
+ * An id cut to what people can distinguish.
  * @param {string} id
  * @param {number} [n]
  */

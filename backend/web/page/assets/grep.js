@@ -1,10 +1,10 @@
 // Search in what was captured.
-import { html, useEffect, useRef, useState } from './vendor/preact-htm.js';
+import { html, useEffect, useState } from './vendor/preact-htm.js';
 import { ApiError, get, listen, useGet } from './api.js';
 import { clean, plural, short, words } from './format.js';
 import { useKeys } from './keys.js';
 import { join, link, navigate, turnPath, withQuery } from './router.js';
-import { Chip, copyJSON, CopyJSON, Empty, Failure, Foreign, Icon, Loading, useTitle } from './ui.js';
+import { Chip, copyJSON, CopyJSON, Empty, Failure, Foreign, Icon, Loading, TextInput, useTitle } from './ui.js';
 
 /** @import {Hit, SearchResult} from '../types.d.ts' */
 /** @import {Place} from './router.js' */
@@ -16,8 +16,8 @@ export function GrepPage({ at }) {
   useTitle(q ? 'Find ' + q : 'Find');
   const params = { q, session, limit: 200 };
   const { data, error, loading } = useGet(q ? 'grep' : null, params);
-  const input = useRef(/** @type {HTMLInputElement | null} */ (null));
   const [current, setCurrent] = useState(-1);
+  useEffect(() => setCurrent(-1), [q, session]);
   const found = /** @type {SearchResult | undefined} */ (data);
   const gone = useGone(found);
   const matches = (found?.hits ?? []).filter((m) => !gone.has(m.session));
@@ -29,12 +29,13 @@ export function GrepPage({ at }) {
   useKeys({ j: () => move(1), k: () => move(-1), c: () => void (q && copyJSON('grep', params)), Enter: () => { const m = matches[current]; if (m) navigate(hrefOf(m)); }, Escape: () => history.back() });
   const submit = (/** @type {Event} */ e) => {
     e.preventDefault();
-    navigate(withQuery({ q: input.current?.value.trim() || undefined }));
+    const text = new FormData(/** @type {HTMLFormElement} */ (e.target)).get('q');
+    navigate(withQuery({ q: String(text ?? '').trim() || undefined }));
   };
   return html`<div class="page narrow grep-page"><header class="page-head"><div class="session-title"><h1>Find</h1><span class="grow"></span>
     ${q ? html`<${CopyJSON} path="grep" params=${params} />` : null}</div></header>
     <form class="filters" role="search" onSubmit=${submit} data-testid="grep-form"><label class="field wide"><${Icon} name="search" />
-      <input ref=${input} data-search type="search" aria-label="Text to find" placeholder="Text in messages, replies, tool calls" value=${q} autofocus=${!q} /></label>
+      <${TextInput} name="q" data-search type="search" aria-label="Text to find" placeholder="Text in messages, replies, tool calls" value=${q} autofocus=${!q} /></label>
       <button class="button primary">Find</button>${session ? html`<span class="faint">in session <code>${short(session)}</code></span>
       <a class="link" href=${withQuery({ session: undefined })}>in all</a>` : null}</form>
     ${!q ? html`<p class="faint">Looks through all that was captured: what users and models wrote, inputs and outputs of tools, system prompts. The same as <code>otelagent grep</code>.</p>` : error ? html`<${Failure} error=${error} />` : loading || !found ? html`<${Loading} what="Searching" />` : !matches.length ? html`<${Empty} title="Nothing is like that">

@@ -1,7 +1,7 @@
 // The list of sessions.
 import { html, useEffect, useMemo, useRef, useState } from './vendor/preact-htm.js';
 import { get, listen } from './api.js';
-import { ago, between, clean, count, duration, exact, money, percent, plural, short, stamp, timeTold, tokens, usageTold } from './format.js';
+import { ago, between, clean, count, duration, exact, money, percent, plural, short, stamp, timeKnown, tokens, usageKnown } from './format.js';
 import { useKeys } from './keys.js';
 import { join, link, navigate, withQuery } from './router.js';
 import { Chip, copyJSON, CopyJSON, Empty, Failure, Icon, Loading, Meter, Status, useNow, useTitle } from './ui.js';
@@ -56,7 +56,7 @@ function useSessions(query) {
     };
   }, [key]);
   const loadMore = async () => {
-    if (!state.next || more) return;
+    if (!state.next || more || state.key !== key) return; // the cursor is of the list that is shown
     setMore(true);
     try {
       const page = /** @type {SessionList} */ (await get('ls', { ...query, limit: pageSize, after: state.next }));
@@ -75,20 +75,21 @@ export function ListPage({ at }) {
   const now = useNow(5000);
   const query = useMemo(() => Object.fromEntries(filters.map((f) => [f, at.query.get(f) ?? '']).filter(([, v]) => v)), [at]);
   const { list, next, error, loading, more, loadMore } = useSessions(query);
-  const [at_, setAt] = useState(-1);
+  const [current, setCurrent] = useState(''); // the id of a session: live changes move rows
   const [chosen, setChosen] = useState(/** @type {string[]} */ ([]));
   const choose = (/** @type {string} */ id) => setChosen(chosen.includes(id) ? chosen.filter((c) => c !== id) : [...chosen.slice(-1), id]);
   const href = (/** @type {Summary} */ s) => link('/s' + join(s.id));
   const diff = () => chosen.length === 2 && navigate(link('/diff', { a: chosen[0] ?? '', b: chosen[1] ?? '' }));
+  const here = () => list.find((s) => s.id === current);
   const move = (/** @type {number} */ by) => {
-    const to = Math.max(0, Math.min(list.length - 1, at_ + by));
-    setAt(to);
+    const to = Math.max(0, Math.min(list.length - 1, list.findIndex((s) => s.id === current) + by));
+    setCurrent(list[to]?.id ?? '');
     document.querySelector(`[data-row="${to}"]`)?.scrollIntoView({ block: 'nearest' });
   };
   useKeys({
     j: () => move(1), ArrowDown: () => move(1), k: () => move(-1), ArrowUp: () => move(-1),
-    Enter: () => { const s = list[at_]; if (s) navigate(href(s)); },
-    x: () => { const s = list[at_]; if (s) choose(s.id); },
+    Enter: () => { const s = here(); if (s) navigate(href(s)); },
+    x: () => { const s = here(); if (s) choose(s.id); },
     d: () => void diff(), n: () => void loadMore(), c: () => void copyJSON('ls', query),
     Escape: () => setChosen([]),
   });
@@ -96,13 +97,13 @@ export function ListPage({ at }) {
   return html`<div class="page list-page">
     <h1 class="offscreen">Sessions</h1>
     <${Filters} query=${query} list=${list} />
-    ${error ? html`<${Failure} error=${error} retry=${() => location.reload()} />` : loading && !list.length ? html`<${Loading} what="Loading sessions" />` : !list.length ? html`<${Empty} title=${filtered ? 'No session is like that' : 'No sessions yet'}>
+    ${error ? html`<${Failure} error=${error} />` : loading && !list.length ? html`<${Loading} what="Loading sessions" />` : !list.length ? html`<${Empty} title=${filtered ? 'No session is like that' : 'No sessions yet'}>
       ${filtered ? html`<p><a class="button" href=${link('/')}>Take the filters away</a></p>` : html`<p>Send some: <code>my-agent | otelagent send -</code>, or <code>otelagent demo</code>. They appear here by themselves.</p>`}<//>` : html`
     <div class=${'sessions' + (loading ? ' stale' : '')} role="table" aria-label="Sessions" aria-busy=${loading} data-testid="sessions">
       <div class="row head" role="row">
         ${['', 'Session', 'Status', 'Agent', 'Last', 'Took', 'Turns', 'Tools', 'Input', 'Cached', 'Output', 'Cost', 'Trouble'].map((h, i) => html`<span role="columnheader" class=${i > 4 ? 'r' : ''}>
         ${h || html`<span class="offscreen">Choose for a diff</span>`}</span>`)}</div>
-      ${list.map((s, i) => html`<${Row} key=${(s.tenant ?? '') + '/' + s.id} s=${s} now=${now} href=${href(s)} current=${i === at_} index=${i} chosen=${chosen.includes(s.id)} choose=${() => choose(s.id)} />`)}
+      ${list.map((s, i) => html`<${Row} key=${(s.tenant ?? '') + '/' + s.id} s=${s} now=${now} href=${href(s)} current=${s.id === current} index=${i} chosen=${chosen.includes(s.id)} choose=${() => choose(s.id)} />`)}
     </div>
     <p class="more">${next ? html`<button class="button" data-testid="more" onClick=${loadMore}>
       ${more ? 'Loading…' : 'More sessions'}</button>` : html`<span class="faint">
@@ -117,8 +118,8 @@ export function ListPage({ at }) {
 /** @param {{s: Summary, now: number, href: string, current: boolean, index: number, chosen: boolean, choose: () => void}} p */
 function Row({ s, now, href, current, index, chosen, choose }) {
   const u = s.usage;
-  const told = usageTold(s);
-  const untold = html`<span class="faint" title="The loop reports no tokens">–</span>`;
+  const known = usageKnown(s);
+  const unknown = html`<span class="faint" title="The loop reports no tokens">–</span>`;
   const name = s.title || s.id;
   return html`<div class=${'row' + (current ? ' current' : '') + (chosen ? ' chosen' : '')} role="row" data-row=${index} data-testid="session-row" data-session=${s.id}>
     <span role="cell" class="pick"><input type="checkbox" checked=${chosen} onChange=${choose} aria-label=${'Choose ' + clean(name)} /></span>
@@ -126,15 +127,15 @@ function Row({ s, now, href, current, index, chosen, choose }) {
       ${short(s.id)}</code>` : null}${s.parent ? html`<${Chip} title="A session of a sub-agent">sub-agent<//>` : null}${s.archived ? html`<${Chip}>archived<//>` : null}</span></span>
     <span role="cell" class="st"><${Status} status=${s.status} testid="row-status" /></span>
     <span role="cell" class="who">${s.agent || s.agent_id ? html`<b>${clean(s.agent || s.agent_id)}</b>` : html`<span class="faint">not named</span>`}<span class="faint">${clean(s.model)}</span></span>
-    <span role="cell" class="when" title=${stamp(s.last)}>${timeTold(s.last) ? ago(s.last, now) : html`<span class="faint" title="The recording has no times">–</span>`}</span>
-    <span role="cell" class="r num" data-name="took">${timeTold(s.start) ? duration(between(s.start, s.last)) : html`<span class="faint">–</span>`}</span>
+    <span role="cell" class="when" title=${stamp(s.last)}>${timeKnown(s.last) ? ago(s.last, now) : html`<span class="faint" title="The recording has no times">–</span>`}</span>
+    <span role="cell" class="r num" data-name="took">${timeKnown(s.start) ? duration(between(s.start, s.last)) : html`<span class="faint">–</span>`}</span>
     <span role="cell" class="r num" data-name="turns" title=${plural(s.runs, 'run')}>${count(s.turns)}</span>
     <span role="cell" class="r num" data-name="tools">${count(s.tool_calls)}</span>
-    <span role="cell" class=${'r num' + (told ? '' : ' untold')} data-name="in" title=${told ? exact(u.input) + ' tokens' : undefined}>${told ? tokens(u, u.input) : untold}</span>
+    <span role="cell" class=${'r num' + (known ? '' : ' unknown')} data-name="in" title=${known ? exact(u.input) + ' tokens' : undefined}>${known ? tokens(u, u.input) : unknown}</span>
     <span role="cell" class="r num cached" data-name="cached">
       ${u.input ? html`<${Meter} share=${u.cache_read / u.input} label=${percent(u.cache_read / u.input) + ' of input from cache'} /><span>
       ${percent(u.cache_read / u.input)}</span>` : ''}</span>
-    <span role="cell" class="r num" data-name="out" title=${told ? exact(u.output) + ' tokens' : undefined}>${told ? tokens(u, u.output) : untold}</span>
+    <span role="cell" class="r num" data-name="out" title=${known ? exact(u.output) + ' tokens' : undefined}>${known ? tokens(u, u.output) : unknown}</span>
     <span role="cell" class="r num" data-name="cost">
       ${s.currency ? money(s.cost, s.currency) : html`<span class="faint" title="The loop reports no cost">–</span>`}</span>
     <span role="cell" class="trouble num">

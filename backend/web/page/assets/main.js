@@ -70,8 +70,8 @@ function Login({ done }) {
   };
   return html`<main class="login" id="main"><form onSubmit=${submit} data-testid="login">
     <h1>otelagent</h1>
-    <p>This server asks for its token. Whoever runs it gave it one, in a file or in the environment, and can tell it to you.</p>
-    ${token.get() ? html`<p class="bad" role="alert">The token that was given is not the right one.</p>` : ''}
+    <p>This server asks for its token: the text in its <code>--token-file</code>, or in <code>OTELAGENT_TOKEN</code>. Whoever runs it has it.</p>
+    ${token.get() ? html`<p class="bad" role="alert">That is not the token.</p>` : ''}
     <label>Token <input name="token" type="password" autocomplete="current-password" autofocus required /></label>
     <button class="button primary">Go on</button>
   </form></main>`;

@@ -41,7 +41,7 @@ export function ReplayPage({ session, run, turn }) {
     <div class="session-title"><h1>Replay</h1><${Chip} kind=${base.eligible ? 'good' : 'bad'}>
       <span data-testid="verdict">${base.eligible ? 'eligible' : 'not eligible'}</span><//><span class="grow"></span><a class="button" href=${request}>Request</a>
       <${CopyJSON} path=${'replay' + path} params=${{ form: chosen }} /></div>
-    <p class="faint">${base.eligible ? 'What the model was given on this turn is here, so it can be asked again.' : 'Not all that the model was given is here, so it cannot be asked again.'} ${base.eligible ? html`Nothing is sent from this page: <code>otelagent replay ${clean(base.address)} --send …</code> does.` : null}</p></header>
+    <p class="faint">${base.eligible ? 'What the model was given on this turn is here, so it can be asked again.' : 'Not all that the model was given is here, so it cannot be asked again.'} ${base.eligible ? html`Nothing is sent from this page: <code>otelagent request ${clean(base.address)} --send …</code> does.` : null}</p></header>
     <table class="table inputs" data-testid="replay-inputs"><tbody>
       ${base.reasons?.map((text) => html`<tr><td>Missing</td><td><${Foreign} text=${text} /></td></tr>`)}
       ${base.inputs.map((i) => html`<tr><td>${words(i.input)}</td><td><${Foreign} text=${i.detail} /></td></tr>`)}</tbody></table>

@@ -172,7 +172,7 @@ export function RequestPage({ at, session, run, turn }) {
           ${a}</a>`)}</span>` : null}</p>
     </header>
     <${Missing} q=${q} />
-    ${before ? html`<${Changes} path=${path} before=${before} />` : null}
+    ${before && !loading ? html`<${Changes} key=${path} path=${path} before=${before} />` : null}
     <div class="legend-bar" role="group" aria-label="Provenance" data-testid="provenance-legend">
       ${[...counts].map(([k, n]) => { const [sign, name] = kinds[k] ?? other; return html`<button class=${'prov p-' + k + (only === k ? ' on' : '')} aria-pressed=${only === k} onClick=${() => filter({ from: only === k ? undefined : k })}>
         <i aria-hidden="true">${sign}</i>${name} <span class="num faint">${n}</span></button>`; })}
@@ -278,7 +278,7 @@ function Missing({ q }) {
 function Changes({ path, before }) {
   const { data, error } = useGet('request' + path, { diff: `@${before.run}/${before.index}` });
   const d = /** @type {Diff | undefined} */ (data);
-  if (!d) return error ? null : html`<section class="changes"><h2>What changed from the turn before</h2><${Loading} /></section>`;
+  if (!d) return html`<section class="changes"><h2>What changed from the turn before</h2>${error ? html`<p class="faint">${error.message}</p>` : html`<${Loading} />`}</section>`;
   const turn = d.runs[0]?.turns?.[0];
   const of = (/** @type {string} */ part) => (turn?.changes ?? []).filter((c) => c.part === part);
   const messages = (/** @type {string} */ change) => of('request').filter((c) => c.change === change);

@@ -67,7 +67,7 @@ const steps = [second, 2 * second, 5 * second, 10 * second, 15 * second, 30 * se
   hour, 2 * hour, 3 * hour, 6 * hour, 12 * hour];
 
 /**
- * Round times on an axis, and how they are written: with the digits that tell neighbours apart.
+ * Round times on an axis, and how they are written: with the digits in which neighbours differ.
  * @param {Scale} scale
  * @param {number} a the part that is shown, in places of the scale
  * @param {number} b

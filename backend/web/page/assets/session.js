@@ -1,6 +1,6 @@
 // The page of a session: what it is, when what happened, and the conversation turn by turn.
 import { html, useEffect, useMemo, useRef, useState } from './vendor/preact-htm.js';
-import { ago, between, clean, count, duration, exact, inOut, money, ms, percent, plural, short, stamp, timeTold, tokens, tookOf, usageTold, words } from './format.js';
+import { ago, between, clean, count, duration, exact, inOut, money, ms, percent, plural, short, stamp, timeKnown, tokens, tookOf, usageKnown, words } from './format.js';
 import { useKeys } from './keys.js';
 import { join, link, navigate, turnParts, turnPath } from './router.js';
 import { goesOn, useSession } from './sessiondata.js';
@@ -70,7 +70,7 @@ function findTurn(outline, run, turn) {
 
 /**
  * Whether a session whose status is open was last heard of so long ago that it hardly runs: for three heartbeats, as they are where nobody
- * says otherwise. Of one that tells its heartbeats the status says it (session.Summary.StatusAt).
+ * says otherwise. Of one with heartbeats the status says it (session.Summary.StatusAt).
  * @param {Outline | undefined} outline
  * @param {number} now
  */
@@ -213,7 +213,7 @@ export function SessionPage({ session, run, turn, at, about }) {
       ${data.error ? html`<p class="bad-line" role="alert">Not up to date: ${data.error.message}</p>` : null}
       ${turns.length || outline.runs?.length ? html`
       <${Timeline} outline=${outline} selected=${selected} select=${select} zoom=${at.query.get('zoom')} idle=${at.query.get('idle') === '1'} now=${live ? edge : 0} />
-      ${turns.some(usageTold) ? html`<${TokenBars} outline=${outline} selected=${selected} select=${select} />` : null}
+      ${turns.some(usageKnown) ? html`<${TokenBars} outline=${outline} selected=${selected} select=${select} />` : null}
       <div class="strip" ref=${strip} role="toolbar" aria-label="Conversation">
         <button class="ghost only-small" aria-label="List of turns" aria-expanded=${rail} data-testid="rail-open" onClick=${() => setRail(true)}>
           <${Icon} name="list" /></button>
@@ -266,7 +266,7 @@ function RunHead({ run, outline, id }) {
     <span class="faint">${clean(run.agent)}${run.model ? ' · ' + clean(run.model) : ''}</span>
       ${spawn ? html`<a class="link" href=${link('/s' + turnPath(spawn.startsWith(id + '/') ? id : (spawn.split('/')[0] ?? ''), spawn))}>spawned by turn ${spawn.slice(spawn.lastIndexOf('/') + 1)}</a>` : null}
     <span class="grow"></span><span class="faint num">
-      ${timeTold(run.start) ? stamp(run.start) + (run.end ? ' · ' + duration(between(run.start, run.end)) : '') + (run.estimated ? ' at least' : '') : 'times not reported'} · ${plural(run.turns, 'turn')} · ${inOut(run)}</span>
+      ${timeKnown(run.start) ? stamp(run.start) + (run.end ? ' · ' + duration(between(run.start, run.end)) : '') + (run.estimated ? ' at least' : '') : 'times not reported'} · ${plural(run.turns, 'turn')} · ${inOut(run)}</span>
     ${run.error ? html`<p class="bad-line">${clean(run.error)}</p>` : null}<${Findings} findings=${run.defects} /></section>`;
 }
 
@@ -302,7 +302,7 @@ const RailRow = memo(Row, ['item', 'outline', 'selected']);
 function Head({ outline, status, now, edge, connected, live }) {
   const s = outline.summary;
   const u = s.usage;
-  const told = usageTold(s) || (outline.runs ?? []).some(usageTold);
+  const known = usageKnown(s) || (outline.runs ?? []).some(usageKnown);
   const inTurns = outline.turn_defects ?? [];
   const beyond = (outline.turns ?? []).reduce((n, t) => n + (t.defects ?? 0), 0) - inTurns.length;
   const defects = (outline.defects ?? []).length + (outline.runs ?? []).reduce((n, r) => n + (r.defects?.length ?? 0), 0) + inTurns.length + beyond;
@@ -324,20 +324,20 @@ function Head({ outline, status, now, edge, connected, live }) {
         <${Icon} name="diff" />Diff with…</a><${CopyJSON} path=${'show' + join(s.id)} /></div>
     <p class="session-sub">${s.title ? html`<span><code>${clean(s.id)}</code> ${copyId}</span>` : null}
       ${s.agent || s.agent_id ? html`<span>${clean(s.agent || s.agent_id)}</span>` : html`<span class="faint">agent not named</span>`}${s.model ? html`<span>${clean(s.model)}</span>` : null}${s.dialect ? html`<span title="what the recording is written in">
-        ${outline.origin ? 'from ' + clean(outline.origin.name) + (outline.origin.lacks ? '; not reported: ' + clean(outline.origin.lacks.join(', ')) : '') : 'dialect ' + clean(s.dialect)}</span>` : null}<span title=${stamp(s.last)}>${timeTold(s.start) ? `${stamp(s.start)}, last ${ago(s.last, now)}` : timeTold(s.last) ? 'last ' + ago(s.last, now) : 'times not reported'}</span>
+        ${outline.origin ? 'from ' + clean(outline.origin.name) + (outline.origin.lacks ? '; not reported: ' + clean(outline.origin.lacks.join(', ')) : '') : 'dialect ' + clean(s.dialect)}</span>` : null}<span title=${stamp(s.last)}>${timeKnown(s.start) ? `${stamp(s.start)}, last ${ago(s.last, now)}` : timeKnown(s.last) ? 'last ' + ago(s.last, now) : 'times not reported'}</span>
         ${s.parent ? html`<a class="link" href=${link('/s' + join(s.parent))}>parent session ${short(s.parent)}</a>` : null}${outline.fork ? html`<a class="link" href=${link('/s' + join(outline.fork.session))} data-testid="forked-from">forked from ${short(outline.fork.session)}</a>` : null}</p>
     <p class="offscreen" role="status" aria-live="polite">Status: ${words(status)}. ${plural(s.turns, 'turn')}.</p>
     <dl class="figures-row" data-testid="figures">
       ${figure('Turns', count(s.turns), plural(s.runs, 'run'))}
       ${figure('Tool calls', count(s.tool_calls), outline.tools?.length ? plural(outline.tools.length, 'tool') : undefined)}
-      ${figure('Input', told ? tokens(u, u.input) : '–', told ? (u.input ? percent(u.cache_read / u.input) + ' from cache' : undefined) : 'not reported')}
-      ${figure('Output', told ? tokens(u, u.output) : '–', told ? (u.reasoning ? count(u.reasoning) + ' reasoning' : undefined) : 'not reported')}
+      ${figure('Input', known ? tokens(u, u.input) : '–', known ? (u.input ? percent(u.cache_read / u.input) + ' from cache' : undefined) : 'not reported')}
+      ${figure('Output', known ? tokens(u, u.output) : '–', known ? (u.reasoning ? count(u.reasoning) + ' reasoning' : undefined) : 'not reported')}
       ${figure('Cost', s.currency ? money(s.cost, s.currency) : '–', s.currency ? undefined : 'not reported')}
       ${figure('Took', took === undefined ? '–' : duration(took), modelNS ? 'model ' + duration(modelNS) : took === undefined ? 'times not reported' : undefined)}
       ${figure('Errors', count(s.errors), s.denied ? s.denied + ' denied' : undefined, s.errors ? 'bad' : '')}
       ${figure('Defects', count(s.defects), undefined, s.defects ? 'warn' : '')}
     </dl>
-    ${outline.captured ? null : html`<p class="note">No content of this session was captured: sizes, times and names are all there is. <code>--capture content</code> tells more.</p>`}
+    ${outline.captured ? null : html`<p class="note">No content of this session was captured: sizes, times and names are all there is. <code>--capture content</code> records it.</p>`}
     <div class="session-more">
       ${defects ? html`<details data-testid="defects" open=${defects <= 2}><summary>${plural(defects, 'finding')}</summary>
         <${Findings} findings=${[...(outline.defects ?? []), ...(outline.runs ?? []).flatMap((r) => r.defects ?? [])]} />

@@ -8,6 +8,8 @@ import { join } from './router.js';
 const pageSize = 25;
 // Text of a body that a list of turns brings along; the rest comes on demand.
 const textBytes = 4096;
+// Milliseconds until turns that did not come are asked for again.
+const retryAfter = 3000;
 
 /**
  * @typedef {object} SessionData
@@ -61,14 +63,24 @@ export function useSession(session) {
     pages.current.set(page, 'asked');
     try {
       const got = /** @type {TurnPage} */ (await get('turns' + join(outline.current?.summary.id ?? session), { from: page * pageSize, count: pageSize, text: textBytes }));
-      if (!alive.current || !outline.current) return;
+      const now = outline.current;
+      if (!alive.current || !now) return;
+      const behind = got.mark < now.mark; // the outline came while the turns were on their way: these are asked for again
       (got.turns ?? []).forEach((t, i) => {
-        turns.current.set(page * pageSize + i, goesOn(outline.current?.status) ? t : freezeTurn(t));
-        stale.current.delete(page * pageSize + i);
+        const at = page * pageSize + i;
+        if (now.turns?.[at]?.address !== t.address) return; // another turn stands here now
+        turns.current.set(at, goesOn(now.status) ? t : freezeTurn(t));
+        if (!behind) stale.current.delete(at);
       });
       pages.current.delete(page);
+      if (behind) need(...wanted.current);
     } catch (e) {
       pages.current.set(page, /** @type {Error} */ (e));
+      setTimeout(() => {
+        if (!alive.current || pages.current.get(page) !== e) return;
+        pages.current.delete(page);
+        need(...wanted.current);
+      }, retryAfter);
     }
     if (alive.current) redraw((n) => n + 1);
   };

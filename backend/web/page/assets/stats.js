@@ -4,7 +4,7 @@ import { useGet } from './api.js';
 import { classOf, clean, count, duration, exact, money, percent, plural, tokens, words } from './format.js';
 import { useKeys } from './keys.js';
 import { link, navigate, withQuery } from './router.js';
-import { Chip, copyJSON, CopyJSON, Empty, Failure, Loading, useTitle, useWidth } from './ui.js';
+import { Chip, copyJSON, CopyJSON, Empty, Failure, Loading, TextInput, useTitle, useWidth } from './ui.js';
 
 /** @import {Dist, StatsGroup, StatsReport} from '../types.d.ts' */
 /** @import {Place} from './router.js' */
@@ -41,18 +41,18 @@ export function StatsPage({ at }) {
         <select data-testid="stats-by" value=${query['by']} onChange=${(/** @type {Event} */ e) => set({ by: value(e) })}>
         ${groups.map(([v, n]) => html`<option value=${v}>${n}</option>`)}</select></label>
       <label class="field"><span>Agent</span>
-        <input value=${query['agent']} placeholder="any" size="10" onChange=${(/** @type {Event} */ e) => set({ agent: value(e) })} /></label>
+        <${TextInput} value=${query['agent']} placeholder="any" size="10" onChange=${(/** @type {Event} */ e) => set({ agent: value(e) })} /></label>
       <label class="field"><span>Model</span>
-        <input value=${query['model']} placeholder="any" size="14" onChange=${(/** @type {Event} */ e) => set({ model: value(e) })} /></label>
+        <${TextInput} value=${query['model']} placeholder="any" size="14" onChange=${(/** @type {Event} */ e) => set({ model: value(e) })} /></label>
       <label class="field"><span>Provider</span>
-        <input value=${query['provider']} placeholder="any" size="10" onChange=${(/** @type {Event} */ e) => set({ provider: value(e) })} /></label>
+        <${TextInput} value=${query['provider']} placeholder="any" size="10" onChange=${(/** @type {Event} */ e) => set({ provider: value(e) })} /></label>
       <label class="field"><span>Since</span><select value=${query['since']} onChange=${(/** @type {Event} */ e) => set({ since: value(e) })}>
         ${[['', 'any time'], ['1h', 'last hour'], ['24h', 'last day'], ['168h', 'last week'], ['720h', 'last 30 days']].map(([v, n]) => html`<option value=${v}>
         ${n}</option>`)}</select></label>
       <label class="field"><span>Session</span>
-        <input value=${query['session']} placeholder="all" size="12" onChange=${(/** @type {Event} */ e) => set({ session: value(e) })} /></label>
+        <${TextInput} value=${query['session']} placeholder="all" size="12" onChange=${(/** @type {Event} */ e) => set({ session: value(e) })} /></label>
         <span class="grow"></span><${CopyJSON} path="stats" params=${query} /></form>
-    ${error ? html`<${Failure} error=${error} />` : !r ? html`<${Loading} what="Counting" />` : !r.total.turns ? html`<${Empty} title="No turn is like that" />` : html`
+    ${error ? html`<${Failure} error=${error} />` : !r ? html`<${Loading} what="Counting" />` : !(r.total.turns || r.total.tool_calls) ? html`<${Empty} title="No turn is like that" />` : html`
       <${Totals} g=${r.total} />
       ${r.by ? html`<${Groups} r=${r} measure=${measure} setMeasure=${setMeasure} />` : null}
       <h2 class="section">${r.by ? 'All together' : 'How they spread'}</h2>
@@ -109,7 +109,7 @@ function Histogram({ name, unit, d, show, kind }) {
     return (i + (high > low ? (v - low) / (high - low) : 0.5)) * step;
   };
   const b = shown[hover];
-  const near = at(d.p90) - at(d.p50) < 26; // their words would stand in each other; where none fits before the line, the numbers below tell p50
+  const near = at(d.p90) - at(d.p50) < 26; // their words would stand in each other; where none fits before the line, the numbers below have p50
   return html`<figure class="histogram panel" data-testid="histogram" aria-label=${name}><figcaption><h3>${name}</h3><span class="faint">
     ${unit}, log</span></figcaption>
     <div class="chart" ref=${box}><svg width=${width} height=${height + 18} role="img" aria-label=${`${name}: half at most ${show(d.p50)}, nine of ten at most ${show(d.p90)}, the largest ${show(d.max)}`} onMouseMove=${(/** @type {MouseEvent} */ e) => setHover(Math.floor(e.offsetX / step))} onMouseLeave=${() => setHover(-1)}>

@@ -1,7 +1,7 @@
 // The timeline: runs, their turns with model time and tool time, tool calls, decisions and compactions, over time. At most one mark a
 // pixel is drawn, so that ten thousand turns cost what a thousand do.
 import { html, useEffect, useMemo, useRef, useState } from './vendor/preact-htm.js';
-import { classOf, clean, clock, count, duration, ms as millis, timeTold, tokens, usageTold, words } from './format.js';
+import { classOf, clean, clock, count, duration, ms as millis, timeKnown, tokens, usageKnown, words } from './format.js';
 import { navigate, withQuery } from './router.js';
 import { ticks, timeScale } from './scale.js';
 import { Icon, useWidth } from './ui.js';
@@ -13,10 +13,10 @@ const axisHeight = 18;
 const mostRows = 6;
 
 /**
- * Milliseconds of a time; NaN where nobody told it: what has none is not on the axis.
+ * Milliseconds of a time; NaN where it is not known: what has none is not on the axis.
  * @param {string | undefined} time
  */
-const ms = (time) => (timeTold(time) ? millis(time) : NaN);
+const ms = (time) => (timeKnown(time) ? millis(time) : NaN);
 
 /**
  * @typedef {object} Bar a turn as it is drawn
@@ -44,7 +44,7 @@ function layOut(outline, now) {
   const least = ms(outline.summary.start);
   turns.forEach((turn, index) => {
     const end = ms(turn.end);
-    const from = timeTold(turn.start) ? Math.max(ms(turn.start), Number.isNaN(least) ? 0 : least) : turn.start === undefined || Number.isNaN(least) ? end : Math.min(least, end);
+    const from = timeKnown(turn.start) ? Math.max(ms(turn.start), Number.isNaN(least) ? 0 : least) : turn.start === undefined || Number.isNaN(least) ? end : Math.min(least, end);
     if (Number.isNaN(from)) return;
     const to = Number.isNaN(end) ? (turn.state === 'open' || turn.live ? Math.max(now || ms(outline.summary.last), from) : from) : end;
     bars.push({ index, turn, row: 0, from, to, model: Math.min(to, turn.model_call_ns ? from + turn.model_call_ns / 1e6 : firstCall(turn, to)) });
@@ -78,7 +78,7 @@ function layOut(outline, now) {
 }
 
 /**
- * When the first tool call began: where the loop does not tell the model's time, that is its bound.
+ * When the first tool call began: where the loop does not report the model's time, that is its bound.
  * @param {OutlineTurn} t
  * @param {number} otherwise
  */
@@ -100,12 +100,12 @@ function stretches(outline, bars, runs) {
     if (withTurns.has(run.number)) out.push([from, from], [to, to]);
     else out.push([from, to]);
   }
-  for (const m of outline.marks ?? []) if (timeTold(m.at)) out.push([ms(m.at), ms(m.at)]);
+  for (const m of outline.marks ?? []) if (timeKnown(m.at)) out.push([ms(m.at), ms(m.at)]);
   return out;
 }
 
 /**
- * The timeline; nothing where no time was told.
+ * The timeline; nothing where no time is known.
  * @param {{outline: Outline, selected: number, select: (index: number) => void, zoom: string | null, idle: boolean, now: number}} p
  */
 export function Timeline(p) {
@@ -333,7 +333,7 @@ function Tip({ bar, x, width, origin }) {
   return html`<div class="tip" style=${{ left: Math.max(4, Math.min(x + 12, width - 270)) + 'px' }}>
     <b>run ${t.run} · turn ${t.index}</b> <span class="faint">${clock(t.start)} · +${duration((bar.from - origin) * 1e6)}</span>
     <div class="num">${duration((bar.to - bar.from) * 1e6)}${t.model_call_ns ? html` <span class="faint">of which model ${duration(t.model_call_ns)}</span>` : ''}</div>
-    <div class="num">${usageTold(t) ? html`${tokens(t.usage, t.usage.input)} in <span class="faint">· ${count(t.usage.cache_read)} cached ·</span> ${tokens(t.usage, t.usage.output)} out` : html`<span class="faint">tokens not reported</span>`}</div>
+    <div class="num">${usageKnown(t) ? html`${tokens(t.usage, t.usage.input)} in <span class="faint">· ${count(t.usage.cache_read)} cached ·</span> ${tokens(t.usage, t.usage.output)} out` : html`<span class="faint">tokens not reported</span>`}</div>
     ${t.stop_reason ? html`<div class="faint">${words(t.stop_reason)}${(t.attempts ?? 0) > 1 ? ` · ${t.attempts} attempts` : ''}</div>` : null}
     ${t.calls?.length ? html`<div class="faint">
       ${t.calls.slice(0, 6).map((c) => clean(c.name)).join(', ')}${t.calls.length > 6 ? ' …' : ''}</div>` : null}

@@ -68,7 +68,7 @@ export function TokenBars({ outline, selected, select }) {
         ${d.compacted ? html`<g class="tl-mark m-compaction"><line x1=${place(c) - 1} x2=${place(c) - 1} y1="6" y2=${y0} />
           <path transform=${`translate(${place(c) - 1} 6)`} d="M0-4 4 0 0 4-4 0Z" /></g>` : null}</g>`;
     });
-    // Where a turn tells no usage the line is broken.
+    // Where a turn reports no usage the line is broken.
     const line = data.map((d, c) => (d.turn.usage.input ? `${c && data[c - 1]?.turn.usage.input ? 'L' : 'M'}${left + c * step} ${y0 - (d.turn.usage.input / mostIn) * up}h${step}` : '')).join('');
     return html`<g class="tick"><line x1=${left} x2=${width} y1="10" y2="10" /><text x=${left - 6} y="14" text-anchor="end">${count(mostIn)}</text>
       <line x1=${left} x2=${width} y1=${y0 - up / 2} y2=${y0 - up / 2} /><text x=${left - 6} y=${y0 - up / 2 + 4} text-anchor="end">

@@ -1,10 +1,10 @@
 // One turn: what was new, what the model said, which tools ran under which permission, and what they cost.
 import { html, useMemo, useState } from './vendor/preact-htm.js';
 import { get, useGet } from './api.js';
-import { between, bytes, classOf, clean, clock, count, duration, exact, inOut, money, plural, short, stamp, tokens, tookOf, usageTold, words } from './format.js';
+import { between, bytes, classOf, clean, clock, count, duration, exact, inOut, money, plural, short, stamp, tokens, tookOf, usageKnown, words } from './format.js';
 import { join, link, turnPath } from './router.js';
 import { TextDiff } from './difftext.js';
-import { Chip, Content, CopyJSON, Findings, Foreign, Icon, Loading, memo, parseJSON, Status, say } from './ui.js';
+import { Chip, Content, CopyJSON, Findings, Foreign, Icon, Loading, memo, parseJSON, Status, say, wholeText } from './ui.js';
 
 /** @import {About, CallView, CompactionView, EventView, Outline, OutlineTurn, PermissionView, Said, TurnView} from '../types.d.ts' */
 
@@ -43,8 +43,8 @@ function Card({ session, outline, index, view, error, selected, open, toggle, se
       <span class="figures num">
         <span title="took, of which the model">
           ${duration(took)}${o.model_call_ns ? html` <span class="faint">model ${duration(o.model_call_ns)}</span>` : null}</span>
-        <span title=${!usageTold(o) ? undefined : `input ${exact(u.input)} tokens: ${exact(u.cache_read)} read from cache, ${exact(u.cache_write)} written to it\noutput ${exact(u.output)}: ${exact(u.reasoning)} of it reasoning`}>
-          ${usageTold(o) ? html`${tokens(u, u.input)} in${u.cache_read ? html` <span class="faint">
+        <span title=${!usageKnown(o) ? undefined : `input ${exact(u.input)} tokens: ${exact(u.cache_read)} read from cache, ${exact(u.cache_write)} written to it\noutput ${exact(u.output)}: ${exact(u.reasoning)} of it reasoning`}>
+          ${usageKnown(o) ? html`${tokens(u, u.input)} in${u.cache_read ? html` <span class="faint">
           ${count(u.cache_read)} cached</span>` : null} · ${tokens(u, u.output)} out${u.reasoning ? html` <span class="faint">
           ${count(u.reasoning)} thought</span>` : null}` : html`<span class="faint">tokens not reported</span>`}</span>
         ${o.cost !== undefined ? html`<span>${money(o.cost, o.currency)}</span>` : null}
@@ -67,7 +67,7 @@ function State({ o, partial, waiting }) {
   const out = [];
   if (waiting) out.push(html`<${Chip} kind="wait live" title="somebody was asked and has not answered">waiting for approval<//>`);
   else if (o.state === 'open' || o.live) out.push((o.attempts ?? 0) > 1 ? html`<${Chip} kind="warn live">retrying, attempt ${o.attempts}<//>` : html`<${Chip} kind="info live">running<//>`);
-  if (o.state === 'closed') out.push(html`<${Chip} kind="warn" title="ended by us, for want of an end">no end seen<//>`);
+  if (o.state === 'closed') out.push(html`<${Chip} kind="warn" title="its end did not arrive">no end seen<//>`);
   if (o.state === 'missing') out.push(html`<${Chip} kind="warn" title="its span did not arrive">missing<//>`);
   if (o.failed) out.push(html`<${Chip} kind="bad">failed<//>`);
   if (partial) out.push(html`<${Chip} kind="warn" title="the reply stops where it was last seen">partial<//>`);
@@ -103,7 +103,7 @@ function Said_({ session, outline, o, index, v, path, open, toggle, about, now }
       <${Facts} v=${v} session=${session} />
       <div class="turn-actions">
         ${request ? html`<a class="button" href=${link('/s' + path + '/request')} data-testid="open-request" title="What the model was sent (r)">Request <span class="faint num">
-          ${plural(request.messages, 'message')}${request.bytes ? ' · ' + bytes(request.bytes) : ''} · ${request.new} new${request.missing ? ` · ${request.missing} missing` : ''}</span></a>` : html`<span class="faint small">The loop told no request</span>`}
+          ${plural(request.messages, 'message')}${request.bytes ? ' · ' + bytes(request.bytes) : ''} · ${request.new} new${request.missing ? ` · ${request.missing} missing` : ''}</span></a>` : html`<span class="faint small">The loop recorded no request</span>`}
         <a class="button" href=${link('/s' + path + '/replay')} data-testid="open-replay" title="Can it be run again? (p)">Replay</a>
         <button class="button" data-testid="expand" aria-pressed=${open} onClick=${toggle} title="Unfold everything (e)"><${Icon} name="unfold" />
           ${open ? 'Fold' : 'Unfold'}</button>
@@ -211,10 +211,11 @@ const Compaction = ({ session, c, open }) => html`<section class="compaction" ar
 /** @param {{session: string, outline: Outline, index: number, v: TurnView, open: boolean}} p */
 function System({ session, outline, index, v, open }) {
   const [shown, set] = useState(false);
-  const [before, setBefore] = useState(/** @type {string | undefined} */ (undefined));
+  const [compared, setCompared] = useState(/** @type {{was: string, is: string} | undefined} */ (undefined));
   const changed = v.prompt_changed;
+  const body = /** @type {import('../types.d.ts').Body} */ (v.system);
   const compare = async () => {
-    if (before !== undefined) return setBefore(undefined);
+    if (compared) return setCompared(undefined);
     const turns = outline.turns ?? [];
     for (let i = index - 1; i >= 0; i--) { // the prompt stands where it changed, and at the beginning of a run
       const t = turns[i];
@@ -222,22 +223,22 @@ function System({ session, outline, index, v, open }) {
       try {
         const earlier = /** @type {TurnView} */ (await get('turn' + turnPath(session, t.address)));
         if (!earlier.system) continue;
+        const [was, is] = await Promise.all([wholeText(session, earlier.system), wholeText(session, body)]);
         set(true);
-        return setBefore(earlier.system.text ?? '');
+        return setCompared({ was, is });
       } catch (e) {
         return say('The earlier prompt did not come: ' + (e instanceof Error ? e.message : ''));
       }
     }
     say('No earlier system prompt is known');
   };
-  const body = /** @type {import('../types.d.ts').Body} */ (v.system);
   return html`<section class=${'system' + (changed ? ' changed' : '')} aria-label="System prompt" data-testid="system">
     <div class="system-head"><button class="fold" aria-expanded=${shown || open} onClick=${() => set(!shown)}>
       <${Icon} name=${shown || open ? 'down' : 'right'} /><b>System prompt${changed ? ' changed' : ''}</b><span class="faint">
       ${clean((body.text ?? '').slice(0, 120))}</span></button>
-    ${changed || index > 0 ? html`<button class="link" data-testid="system-diff" aria-pressed=${before !== undefined} onClick=${compare}>
-      ${before !== undefined ? 'Whole prompt' : 'What changed'}</button>` : null}</div>
-    ${shown || open ? before !== undefined ? before === (body.text ?? '') ? html`<p class="absent">It is the same as the one before.</p>` : html`<${TextDiff} before=${before} after=${body.text ?? ''} />` : html`<${Content} session=${session} body=${body} prose open=${open} label="system prompt" />` : null}
+    ${changed || index > 0 ? html`<button class="link" data-testid="system-diff" aria-pressed=${compared !== undefined} onClick=${compare}>
+      ${compared ? 'Whole prompt' : 'What changed'}</button>` : null}</div>
+    ${shown || open ? compared ? compared.was === compared.is ? html`<p class="absent">It is the same as the one before.</p>` : html`<${TextDiff} before=${compared.was} after=${compared.is} />` : html`<${Content} session=${session} body=${body} prose open=${open} label="system prompt" />` : null}
   </section>`;
 }
 

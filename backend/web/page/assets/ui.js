@@ -1,6 +1,6 @@
 // Small parts that every view is made of.
-import { Component, h, html, useEffect, useMemo, useRef, useState } from './vendor/preact-htm.js';
-import { ApiError, get, getText } from './api.js';
+import { Component, h, html, useEffect, useLayoutEffect, useMemo, useRef, useState } from './vendor/preact-htm.js';
+import { ApiError, getText } from './api.js';
 import { bytes, classOf, clean, exact, pieces, words } from './format.js';
 import { join, link } from './router.js';
 
@@ -57,14 +57,14 @@ export const Loading = ({ what }) => html`<div class="loading" role="status" dat
   ${what ?? 'Loading'}…</div>`;
 
 /** @param {{error: Error, retry?: () => void}} p */
-export function Failure({ error, retry }) {
+export function Failure({ error, retry = () => location.reload() }) {
   const status = error instanceof ApiError ? error.status : undefined;
   /** @type {Record<number, string>} */
   const titles = { 0: 'No answer', 400: 'Not understood', 401: 'A token is needed', 403: 'Refused', 404: 'Not found', 429: 'Too many requests' };
   return html`<div class="state failure" role="alert" data-testid="failure">
     <h2>${status === undefined ? 'This page failed' : (titles[status] ?? 'The server failed')}</h2>
     <p><${Foreign} text=${error.message} /></p>
-    <p>${retry ? html`<button class="button" onClick=${retry}>Try again</button> ` : ''}<a class="button" href=${link('/')}>All sessions</a></p>
+    <p><button class="button" onClick=${retry}>Try again</button> <a class="button" href=${link('/')}>All sessions</a></p>
   </div>`;
 }
 
@@ -77,15 +77,15 @@ export const Erased = () => html`<${Empty} title="This session was erased"><p>Wh
 
 // What was done is said once, to eyes and to screen readers.
 /** @type {(text: string) => void} */
-let tell = () => {};
+let announce = () => {};
 /** @param {string} text */
-export const say = (text) => tell(text);
+export const say = (text) => announce(text);
 export function Said() {
   const [text, set] = useState('');
   useEffect(() => {
     /** @type {number | undefined} */
     let timer;
-    tell = (t) => {
+    announce = (t) => {
       set(t);
       clearTimeout(timer);
       timer = setTimeout(() => set(''), 2600);
@@ -116,13 +116,26 @@ export async function copy(text, what) {
 }
 
 /**
- * Copies what the API says at a path, indented.
+ * A field of one line whose text the reader may be changing: only another value replaces it, not every drawing.
+ * @param {{value: string} & Record<string, unknown>} p
+ */
+export function TextInput({ value, ...rest }) {
+  const ref = useRef(/** @type {HTMLInputElement | null} */ (null));
+  useLayoutEffect(() => {
+    if (ref.current) ref.current.value = value;
+  }, [value]);
+  return html`<input ref=${ref} ...${rest} />`;
+}
+
+/**
+ * Copies what the API says at a path, as the command line prints it.
  * @param {string} path
  * @param {Record<string, string | number | undefined>} [params]
  */
 export async function copyJSON(path, params) {
   try {
-    await copy(JSON.stringify(await get(path, params), null, 2), 'JSON');
+    const text = (await getText(path, params)).trimEnd();
+    await copy(text.includes('\n') ? text : JSON.stringify(JSON.parse(text), null, 2), 'JSON'); // JSON.parse rounds long numbers
   } catch (e) {
     say('Not copied: ' + (e instanceof Error ? e.message : 'failed'));
   }
@@ -175,19 +188,47 @@ export function JSONText({ value }) {
 const states = { missing: 'did not arrive', cut: 'was cut', withheld: 'stayed at the source' };
 
 /**
+ * The text in a block that goes on from its beginning; undefined where there is none. A block is raw JSON: a string, or a message around it.
+ * @param {string} block
+ * @param {string} beginning
+ */
+function textIn(block, beginning) {
+  /** @type {string | undefined} */
+  let found;
+  const look = (/** @type {unknown} */ v) => {
+    if (typeof v === 'string' && v.startsWith(beginning)) found ??= v;
+    else if (v && typeof v === 'object') Object.values(v).forEach(look);
+  };
+  try {
+    look(JSON.parse(block));
+  } catch { /* no JSON: it is text itself */ }
+  return found;
+}
+
+/**
+ * The whole text of a body of which an answer may have the beginning only.
+ * @param {string} session
+ * @param {Body} body
+ */
+export async function wholeText(session, body) {
+  const text = body.text ?? '';
+  if (!body.cut || !body.block || body.state) return text;
+  const block = await getText('block' + join(session, body.block));
+  return textIn(block, text) ?? block;
+}
+
+/**
  * Content: folded when it is long, JSON indented, the whole of it on demand.
  * @param {{session: string, body: Body | undefined, prose?: boolean, open?: boolean, lines?: number, label: string}} p
  */
 export function Content({ session, body, prose, open, lines = 14, label }) {
   const [unfolded, set] = useState(false);
-  const [whole, setWhole] = useState(/** @type {string | undefined} */ (undefined));
+  const [got, setGot] = useState(/** @type {{block?: string, text?: string}} */ ({})); // it may come when another block is shown
   const [busy, setBusy] = useState(false);
   const [asIs, setAsIs] = useState(false);
   const block = body?.block;
-  useEffect(() => {
-    setWhole(undefined);
-    set(false);
-  }, [block]);
+  useEffect(() => set(false), [block]);
+  const whole = got.block === block ? got.text : undefined;
   const text = whole ?? body?.text ?? '';
   const json = useMemo(() => parseJSON(text), [text]);
   if (!body) return null;
@@ -202,11 +243,18 @@ export function Content({ session, body, prose, open, lines = 14, label }) {
     if (!body.cut || whole !== undefined || !block || body.state) return;
     setBusy(true);
     try {
-      setWhole(await getText('block' + join(session, block)));
+      setGot({ block, text: await wholeText(session, body) });
     } catch (e) {
       say('The rest did not come: ' + (e instanceof Error ? e.message : ''));
     }
     setBusy(false);
+  };
+  const copyAll = async () => {
+    try {
+      await copy(whole ?? (await wholeText(session, body)), label[0]?.toUpperCase() + label.slice(1));
+    } catch (e) {
+      say('Not copied: ' + (e instanceof Error ? e.message : ''));
+    }
   };
   return html`<div class=${'content' + (prose ? ' prose' : '') + (folded ? ' folded' : '')}>
     <pre class=${`lines-${lines}`} data-testid="content">
@@ -221,7 +269,7 @@ export function Content({ session, body, prose, open, lines = 14, label }) {
     </div>
     <div class="content-quiet">
       ${json ? html`<button class="link quiet" onClick=${() => setAsIs(!asIs)}>${asIs ? 'Indented' : 'As it came'}</button>` : null}
-      <button class="link quiet" aria-label=${'Copy ' + label} onClick=${() => copy(text, label[0]?.toUpperCase() + label.slice(1))}>Copy</button>
+      <button class="link quiet" aria-label=${'Copy ' + label} onClick=${copyAll}>Copy</button>
     </div>
   </div>`;
 }

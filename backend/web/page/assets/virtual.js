@@ -15,7 +15,7 @@ import { html, useEffect, useImperativeHandle, useLayoutEffect, useRef, useState
  * @property {string} [class]
  * @property {string} label for who cannot see it
  * @property {string} [testid]
- * @property {(first: number, last: number, current: number) => void} [seen] told which rows are to be seen, and which one is at the top
+ * @property {(first: number, last: number, current: number) => void} [seen] called with which rows are to be seen, and which one is at the top
  * @property {{current: VirtualHandle | null}} [handle]
  */
 
