@@ -184,15 +184,13 @@ func (a *app) imports(ctx context.Context, o *importOptions) error {
 		todo = append(todo, f.todo...)
 	}
 	switch {
-	case !there && !o.follow:
+	case !there:
 		a.say("there are no sessions of %s in their folders", agentNames())
+	case len(todo) == 0 && !o.dryRun:
+		a.say("everything was read before")
+	}
+	if o.dryRun || len(todo) == 0 && !o.follow {
 		return nil
-	case o.dryRun:
-		return nil
-	case len(todo) == 0:
-		if a.say("everything was read before"); !o.follow {
-			return nil
-		}
 	}
 	e, into := extentOf(todo...), inspect.ShellWords(o.at.name)+", "+map[string]string{"none": "without content",
 		"digests": "with sizes and hashes of content", "content": "with prompts, replies and results of tools"}[o.Capture]
