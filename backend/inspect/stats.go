@@ -65,8 +65,8 @@ func quantiles(x *stats.Dist, show func(int64) string) []string {
 func (d *drawer) totals(g *stats.Group) {
 	sum := func(x *stats.Dist, what string) string { return suffixed(spent(g.LowerBound, x), " "+what) }
 	turns := plural(int(g.Turns), "turn") + prefixed(" in ", some(int(g.Sessions), "session"))
-	d.field("turns", turns, count(g.Utility, "of them utility calls"), failures(g), some(int(g.Retries), "retried attempt"),
-		count(g.WithoutUsage, "without usage"))
+	d.field("turns", turns, count(g.Utility, "of them utility calls"), failures(g),
+		some(int(g.Retries), "retried attempt"), count(g.WithoutUsage, "without usage"))
 	d.field("tokens", sum(g.Input, "input"), sum(g.Output, "output"), sum(g.CacheRead, "cache read"),
 		sum(g.CacheWrite, "cache write"), sum(g.Reasoning, "reasoning"))
 	d.field("cache", cacheRate(g))

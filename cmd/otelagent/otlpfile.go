@@ -40,8 +40,8 @@ type otlpFile struct {
 	text io.Reader // JSON
 }
 
-// openOTLP opens the files that hold spans or log records. It returns the names of the others, of which it then has read
-// nothing. Open returns nil for a file that cannot be read twice.
+// openOTLP opens the files that hold spans or log records. It returns the names of the others, of which it then has
+// read nothing. Open returns nil for a file that cannot be read twice.
 func openOTLP(names []string, open func(string) (io.ReadSeeker, error)) (files []otlpFile, others []string, err error) {
 	for _, name := range names {
 		in, err := open(name)

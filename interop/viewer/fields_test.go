@@ -74,5 +74,6 @@ func TestChosenRowStays(t *testing.T) {
 	b.until("it is chosen", has(`.current[data-session="first"]`))
 	begin("second")
 	b.until("another one is listed above it", has(`[data-row="0"][data-session="second"]`))
-	b.until("the same is chosen", has(`.current[data-session="first"]`)+" && document.querySelectorAll('.row.current').length === 1")
+	b.until("the same is chosen", has(`.current[data-session="first"]`)+
+		" && document.querySelectorAll('.row.current').length === 1")
 }
