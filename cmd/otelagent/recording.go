@@ -121,8 +121,11 @@ func (s *sources) regular(name string) (io.ReadSeeker, error) {
 		return nil, nil
 	}
 	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
 	s.files = append(s.files, f)
-	return f, err
+	return f, nil
 }
 
 // grow counts the bytes that are kept.
