@@ -112,13 +112,15 @@ func TestLiveSendsAtOnceOnChangeAndEveryHeartbeat(t *testing.T) {
 		turn.Request(writer.Request{})
 		wait(990 * time.Millisecond)
 		turn.Request(writer.Request{Attempt: 1})
-		turn.Request(writer.Request{Attempt: 2}) // these two within one copy
+		wait(0)
+		turn.Request(writer.Request{Attempt: 2}) // too soon after the last copy
 		wait(150 * time.Millisecond)
-		turn.AskUser() // too soon after the last copy
+		turn.AskUser() // within the same copy
 		wait(100 * time.Millisecond)
 		turn.UserAnswered()
 		wait(250 * time.Millisecond)
 		ctx, call := turn.StartTool(ctx, writer.ToolCall{ID: "c"})
+		wait(0)
 		asking := call.Ask(ctx, writer.PermissionEvaluation{Action: spans.ActionAsk})
 		wait(300 * time.Millisecond)
 		call.Progress("half", nil, writer.Moment{})
@@ -133,11 +135,11 @@ func TestLiveSendsAtOnceOnChangeAndEveryHeartbeat(t *testing.T) {
 			"0s session.run live",
 			"10ms session.turn live",  // 10 ms are between two exports
 			"210ms session.turn live", // the request
-			"1s session.turn live 3",
+			"1s session.turn live 2",
 			"1.2s session.turn live 3 user_input",
 			"1.4s session.turn live 3",
 			"1.5s tool.call live",
-			"1.5s permission.evaluate live ask",
+			"1.51s permission.evaluate live ask",
 			"1.8s tool.call live 1",
 			"15s session.run live", // the heartbeats
 			"16.4s session.turn live 3",
