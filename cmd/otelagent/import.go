@@ -135,25 +135,27 @@ func (a *app) checkImport(o *importOptions, captured bool) (err error) {
 
 // extent is how much there is of some families, and from when.
 type extent struct {
-	sessions    int
+	sessions    map[string]bool // by id: there may be copies
 	bytes       int64
 	first, last time.Time
 }
 
 func extentOf(families ...transcript.Family) (e extent) {
-	ids := map[string]bool{}
+	e.sessions = map[string]bool{}
 	for _, family := range families {
 		for _, f := range family.Files {
 			if begun := cmp.Or(f.Started, f.Modified); e.first.IsZero() || begun.Before(e.first) {
 				e.first = begun
 			}
 			e.last = transcript.Later(e.last, f.Modified)
-			if e.bytes, e.sessions = e.bytes+f.Size, e.sessions+f.Sessions; !f.Part {
-				ids[f.ID] = true
+			if e.bytes += f.Size; !f.Part {
+				e.sessions[f.ID] = true
+			}
+			for _, id := range f.Sessions {
+				e.sessions[id] = true
 			}
 		}
 	}
-	e.sessions += len(ids)
 	return e
 }
 
@@ -163,9 +165,9 @@ func (f *agentFiles) print(w io.Writer) {
 	if len(f.todo) == len(f.families) {
 		news = "new"
 	} else if len(f.todo) > 0 {
-		news = fmt.Sprintf("%d new or changed, %s", todo.sessions, humanize.IBytes(uint64(todo.bytes)))
+		news = fmt.Sprintf("%d new or changed, %s", len(todo.sessions), humanize.IBytes(uint64(todo.bytes)))
 	}
-	fmt.Fprintf(w, "%-12s %-16s %s to %s  %8s  %s\n", f.dialect.Name, count(all.sessions, "session"),
+	fmt.Fprintf(w, "%-12s %-16s %s to %s  %8s  %s\n", f.dialect.Name, count(len(all.sessions), "session"),
 		all.first.Local().Format(time.DateOnly), all.last.Local().Format(time.DateOnly), humanize.IBytes(uint64(all.bytes)),
 		news)
 }
@@ -196,7 +198,7 @@ func (a *app) imports(ctx context.Context, o *importOptions) error {
 		"digests": "with sizes and hashes of content", "content": "with prompts, replies and results of tools"}[o.Capture]
 	if o.yes || e.bytes == 0 {
 		a.say("into %s", into)
-	} else if !a.ask(fmt.Sprintf("Read %s (%s) into %s? [Y/n] ", count(e.sessions, "session"),
+	} else if !a.ask(fmt.Sprintf("Read %s (%s) into %s? [Y/n] ", count(len(e.sessions), "session"),
 		humanize.IBytes(uint64(e.bytes)), into), "y") {
 		return errors.New("nothing was read; --yes does not ask")
 	}
@@ -278,7 +280,7 @@ func (o *sendOptions) transcripts(a *app, name string) (list []source, err error
 			list = append(list, f.source(x))
 		}
 		if len(f.families) > 0 {
-			o.say(a, "%s: %s (%s)", name, f.dialect.Name, count(extentOf(f.families...).sessions, "session"))
+			o.say(a, "%s: %s (%s)", name, f.dialect.Name, count(len(extentOf(f.families...).sessions), "session"))
 		}
 	}
 	switch {
@@ -418,7 +420,7 @@ func (im *importer) read(ctx context.Context) error {
 	for _, f := range im.agents {
 		saved := time.Now()
 		for i, family := range f.todo {
-			s, before := f.source(family), len(im.pump.sessions)
+			s := f.source(family)
 			s.live = im.o.follow && len(im.pump.families) < maxFollowed && time.Since(s.written) < quietTime &&
 				!slices.ContainsFunc(family.Files, func(f transcript.File) bool { return filepath.Ext(f.Path) != ".jsonl" })
 			err := im.pump.source(f.to, s, im.pump.eventsOf(s))
@@ -431,8 +433,10 @@ func (im *importer) read(ctx context.Context) error {
 				im.failed = true
 			default:
 				note(im.state.read, family)
-				if there := extentOf(family).sessions; family.Files[0].Since.IsZero() { // else others may be up to date
-					im.silent += max(0, there-len(im.pump.sessions)+before)
+				for id := range extentOf(family).sessions {
+					if family.Files[0].Since.IsZero() && !im.pump.sessions[id] { // else others may be up to date
+						im.silent++
+					}
 				}
 			}
 			_ = im.bar.Add64(extentOf(family).bytes)

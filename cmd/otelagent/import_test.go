@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/klauspost/compress/zstd"
+
 	"github.com/otelagent/otelagent/backend/session"
 )
 
@@ -410,5 +412,27 @@ func TestImportReports(t *testing.T) {
 	if code := run(t.Context(), []string{"import", "--yes", "--agent", "codex"}, nil, io.Discard, &errs); code != exitOK ||
 		!strings.Contains(errs.String(), "1 session without a prompt: left out") {
 		t.Errorf("exit %d: %s", code, &errs)
+	}
+}
+
+// OpenCode's database has the sessions of its older folder, too: each counts once.
+func TestImportCountsOnce(t *testing.T) {
+	home := importHome(t, map[string]string{"data/opencode": "opencode/testdata/storage-layout"})
+	packed, err := os.Open("../../dialects/opencode/testdata/generated/opencode.db.zst")
+	must(t, err)
+	defer packed.Close()
+	z, err := zstd.NewReader(packed)
+	must(t, err)
+	defer z.Close()
+	text, err := io.ReadAll(z)
+	must(t, err)
+	must(t, os.WriteFile(filepath.Join(home, "data/opencode/opencode.db"), text, 0o600))
+	var errs bytes.Buffer
+	if code := run(t.Context(), []string{"import", "--yes"}, nil, io.Discard, &errs); code != exitOK ||
+		!strings.Contains(errs.String(), "read 2 sessions") || strings.Contains(errs.String(), "left out") {
+		t.Errorf("exit %d: %s", code, &errs)
+	}
+	if listed := cli(t, "import", "--dry-run"); !strings.Contains(listed, "opencode     2 sessions ") {
+		t.Errorf("the list: %s", listed)
 	}
 }

@@ -58,9 +58,8 @@ func headOf(path string, head []byte, _ input.Outline) (h transcript.Head) {
 	if input.IsSQLite(head) {
 		h.ID, h.Part = path, true
 		_ = withDatabase(path, func(db *input.Database) error {
-			return db.Scan("SELECT count(*), min(time_created) FROM session LIMIT ?", func(_ []string, columns []any) {
-				n, _ := columns[0].(int64)
-				h.Sessions, h.Started = int(n), input.Time(fmt.Append(nil, columns[1]))
+			return db.Scan("SELECT id, time_created FROM session ORDER BY 2 DESC LIMIT ?", func(_ []string, columns []any) {
+				h.Sessions, h.Started = append(h.Sessions, fmt.Sprint(columns[0])), input.Time(fmt.Append(nil, columns[1]))
 			})
 		})
 		return h

@@ -71,7 +71,7 @@ type Head struct {
 	Started time.Time
 	// Part says that ID names no session, but a part of one, such as a sub-agent, or a database, which holds Sessions.
 	Part     bool
-	Sessions int
+	Sessions []string
 	// Folder is the session's own folder, which holds its companions and side outputs; empty where there is none.
 	Folder string
 }
