@@ -7,10 +7,9 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
-
-	"github.com/dustin/go-humanize"
 
 	"github.com/otelagent/otelagent/backend/session/diff"
 )
@@ -171,9 +170,10 @@ func (v *diffView) unknown(u diff.Unknown) string {
 
 // delta says how a number differs; empty where it does not.
 func delta[N int64 | float64](name, unit string, a, b N) string {
-	was, is, more := exact(int64(a)), exact(int64(b)), humanize.Commaf(math.Round(float64(b-a)*1e6)/1e6)
+	was, is, more := exact(int64(a)), exact(int64(b)), exact(int64(b-a))
 	if unit != "" {
 		was, is = money(unit, float64(a)), money(unit, float64(b))
+		more = strconv.FormatFloat(math.Round(float64(b-a)*1e6)/1e6, 'f', -1, 64)
 	}
 	switch {
 	case a == b:

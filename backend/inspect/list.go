@@ -102,7 +102,7 @@ func List(w io.Writer, list []session.Summary, o Options) error {
 	}
 	giveWay = slices.DeleteFunc(giveWay, func(name string) bool { return slices.Contains(o.Columns, name) })
 	cols = append([]column{{name: "SESSION", most: max(idRoom, d.width/3)}}, cols...)
-	d.table(cols, rows, append(giveWay, cols[len(cols)-1].name)...)
+	d.table(cols, rows, giveWay...)
 	return d.err
 }
 

@@ -108,6 +108,10 @@ func TestAskedTwice(t *testing.T) {
 				news++
 			}
 		}
+		narrow := drawn(t, 40, func(w io.Writer) error { return req.Provenance(w, inspect.Options{Width: 40}) })
+		if n := strings.Count(narrow, "  not stated  "); n != len(req.Messages) {
+			t.Errorf("%d of %d messages have no provenance:\n%s", n, len(req.Messages), narrow)
+		}
 		table := drawn(t, 80, func(w io.Writer) error { return req.Provenance(w, inspect.Options{Width: 80}) })
 		if n := strings.Count(table, "  not stated  "); n != len(req.Messages) { // clark-agent states none
 			t.Errorf("%d of %d messages have no provenance:\n%s", n, len(req.Messages), table)

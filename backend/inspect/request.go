@@ -306,7 +306,7 @@ func (r *Request) Provenance(w io.Writer, o Options) error {
 	}
 	d.line()
 	d.table([]column{{name: "#", right: true}, {name: "PROVENANCE", flex: true}, {name: "ROLE", most: 12},
-		{name: "BYTES", right: true}, {name: "BLOCK", most: 11}, {}}, rows)
+		{name: "BYTES", right: true}, {name: "BLOCK", most: 11}, {}}, rows, "BLOCK", "ROLE")
 	return d.err
 }
 
@@ -380,5 +380,10 @@ func (r *Request) Note() string {
 	return "a redactor changed this request before it left"
 }
 
-// exact returns n with its digits in groups of three.
-func exact(n int64) string { return humanize.Comma(n) }
+// exact returns n with its digits in groups of three, from ten thousand on, where Count becomes shorter.
+func exact(n int64) string {
+	if -1e4 < n && n < 1e4 {
+		return strconv.FormatInt(n, 10)
+	}
+	return humanize.Comma(n)
+}

@@ -143,8 +143,8 @@ type column struct {
 	flex  bool // it is cut where there is no room for all
 }
 
-// leastFlex is the width of a flexible column for which others give way.
-const leastFlex = 16
+// leastFlex is the width of a flexible column for which others give way, leastShown one below which it is empty.
+const leastFlex, leastShown = 16, 8
 
 // table draws a head and rows of styled cells. It omits empty columns, and those of giveWay, in that order, until the
 // others have room.
@@ -177,7 +177,9 @@ func (d *drawer) table(cols []column, rows [][]string, giveWay ...string) {
 		}
 	}
 	if n := over(); n > 0 && cols[flex].flex {
-		widths[flex] = max(widths[flex]-n, 0)
+		if widths[flex] -= n; widths[flex] < leastShown {
+			widths[flex] = 0
+		}
 	}
 	for _, row := range append([][]string{head}, rows...) {
 		line, left := "", d.width

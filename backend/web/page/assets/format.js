@@ -36,7 +36,7 @@ export function count(n) {
   return String(n);
 }
 
-const grouped = new Intl.NumberFormat('en-US');
+const grouped = new Intl.NumberFormat('en-US', { useGrouping: 'min2' });
 /** @param {number | undefined} n */
 export const exact = (n) => (n === undefined ? '' : grouped.format(n));
 
