@@ -2,6 +2,7 @@ package dialects_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +15,8 @@ import (
 	"github.com/otelagent/otelagent/dialects"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/dialects/transcript"
+	"github.com/otelagent/otelagent/internal/object"
 )
 
 // good are lines of each dialect that stand before a bad one and behind it.
@@ -190,6 +193,33 @@ func TestBadRows(t *testing.T) {
 	}
 	if len(said) < 2 || said[0] != "m0" || said[len(said)-1] != "m9" {
 		t.Errorf("messages of runs %v", said)
+	}
+}
+
+// TestLongRows reads rows of OpenCode's tables that are too long: what belongs to them is not given to those before.
+func TestLongRows(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "opencode.db")
+	db := openCodeDB(t, path)
+	long := strings.Repeat("x", 2000)
+	for i, s := range []struct{ title, message string }{{"short", ""}, {"short", long}, {long, ""}} {
+		must(db.Exec("INSERT INTO session (id, title, time_created) VALUES (?, ?, ?)", i, s.title, i+1))(t)
+		for j, x := range []string{"", s.message} {
+			id := fmt.Sprint(i, j)
+			must(db.Exec("INSERT INTO message (id, session_id, time_created, data) VALUES (?, ?, ?, ?)", id, i, j,
+				fmt.Sprintf(`{"role":"user","x":%q}`, x)))(t)
+			must(db.Exec("INSERT INTO part (id, message_id, data) VALUES (?, ?, ?)", id, id,
+				fmt.Sprintf(`{"type":"text","text":"said %s"}`, id)))(t)
+		}
+	}
+	a := openCode(t)
+	var got []string
+	for ev, err := range a.families(t, path)[0].Events(a.new(input.Settings{MaxLine: 1024})) {
+		if m, ok := ev.(*event.MessageAdded); ok && err == nil {
+			got = append(got, m.Session+" "+transcript.Text(object.Of("", m.Message.Raw).Raw("content")))
+		}
+	}
+	if want := []string{"0 said 0 0", "0 said 0 1", "1 said 1 0"}; !slices.Equal(got, want) {
+		t.Errorf("messages %q, want %q", got, want)
 	}
 }
 

@@ -125,7 +125,7 @@ func (db *Database) Scan(query string, fn func(names []string, values []any), ar
 	}
 	values, into := make([]any, len(names)), make([]any, len(names))
 	for i := range values {
-		into[i] = &values[i]
+		into[i] = column{&values[i]}
 	}
 	for rows.Next() {
 		timer.Stop() // fn takes the time that it needs
@@ -147,6 +147,14 @@ func (db *Database) Scan(query string, fn func(names []string, values []any), ar
 		fn(names, values)
 	}
 	return rows.Err()
+}
+
+// column takes a value as it is. Package sql would copy bytes, which the driver makes anew for each row.
+type column struct{ value *any }
+
+func (c column) Scan(value any) error {
+	*c.value = value
+	return nil
 }
 
 var errSlow = fmt.Errorf("a query took more than %v: the file is damaged, or lacks indexes", queryTime)

@@ -147,10 +147,6 @@ func (d *reader) row(kind, id, place string, text []byte) {
 	d.Counts.Lines++
 	d.Counts.Events++
 	d.Seq, d.held = d.Counts.Lines, d.held+len(text)
-	if len(text) > d.Settings.MaxLine {
-		d.Reject(&input.LineError{Field: place, Reason: "longer than " + strconv.Itoa(d.Settings.MaxLine) + " bytes"})
-		return
-	}
 	o := &d.part
 	switch kind {
 	case "session":
@@ -159,6 +155,10 @@ func (d *reader) row(kind, id, place string, text []byte) {
 	case "message":
 		d.endMessage()
 		o = &d.head
+	}
+	if len(text) > d.Settings.MaxLine {
+		d.Reject(&input.LineError{Field: place, Reason: "longer than " + strconv.Itoa(d.Settings.MaxLine) + " bytes"})
+		return
 	}
 	if err := o.ParseAt(place, compact(text)); err != nil {
 		bad := input.Malformed(err)
@@ -230,9 +230,7 @@ func (d *reader) readDatabase(db *input.Database, since time.Time) error {
 		ids, err = db.IDs(input.Sorted("id, time_created", "session", "time_created, id"))
 	}
 	for i := 0; i < len(ids) && err == nil && !d.Stopped(); i++ {
-		if err = db.Measure(); err == nil {
-			err = d.readSession(db, ids[i])
-		}
+		err = cmp.Or(db.Measure(), d.readSession(db, ids[i]))
 	}
 	return err
 }
@@ -248,38 +246,41 @@ var changed = input.Sorted("id, time_created, EXISTS (SELECT 1 FROM message WHER
 	SELECT id FROM above)`, "time_created, id")
 
 func (d *reader) readSession(db *input.Database, id any) error {
-	i, kind, place := -1, "session", "session"
-	return db.Scan(rows, func(_ []string, columns []any) {
+	i, place := -1, ""
+	return cmp.Or(db.Scan(sessionRow, func(_ []string, columns []any) {
+		text, _ := columns[0].([]byte)
+		d.row("session", "", "session", text)
+	}, id), db.Scan(rows, func(_ []string, columns []any) {
 		message, isMessage := columns[0].(string)
-		text, _ := columns[2].([]byte)
-		if columns[1] != nil {
-			kind = "part"
-		} else if isMessage {
+		text, _ := columns[1].([]byte)
+		kind := "part"
+		if isMessage {
 			kind, i = "message", i+1
 			place = object.Element("messages", i) + ".data"
 		}
 		if !d.Stopped() {
 			d.row(kind, message, place, text)
 		}
-	}, id)
+	}, id))
 }
 
-// rows is the query of a session, which it spells as an export does, and its messages, each with its parts behind it.
-// It sorts their keys, and reads the data of each row then. The last SELECT stands for columns that a version lacks.
+// sessionRow is the query of a session, which it spells as an export does. The last SELECT stands for columns that a
+// version lacks.
+const sessionRow = `SELECT CAST((SELECT json_object('id', id, 'parentID', parent_id, 'directory', directory,
+	'title', title, 'version', version, 'permission', json(iif(json_valid(permission), permission, 'null')),
+	'revert', json(iif(json_valid(revert), revert, 'null')),
+	'time', json_object('created', time_created, 'updated', time_updated)) FROM session WHERE id = ?1) AS BLOB)
+FROM (SELECT NULL AS directory, NULL AS title, NULL AS version, NULL AS permission, NULL AS revert) LIMIT ?2`
+
+// rows is the query of the messages of a session, each with its parts behind it. A part has no id there. The query
+// takes their keys in the order of the indexes, or sorts them, and then reads the data of each row.
 const rows = `WITH r AS MATERIALIZED (
-	SELECT NULL AS time_created, NULL AS id, NULL AS part, rowid AS at FROM session WHERE id = ?1 UNION ALL
-	SELECT ifnull(time_created, 0), id, NULL, rowid FROM message WHERE session_id = ?1 UNION ALL
-	SELECT ifnull(m.time_created, 0), m.id, p.id, p.rowid FROM message m JOIN part p ON p.message_id = m.id
+	SELECT time_created, id, NULL AS part, rowid AS at FROM message WHERE session_id = ?1 UNION ALL
+	SELECT m.time_created, m.id, p.id, p.rowid FROM message m JOIN part p ON p.message_id = m.id
 		WHERE m.session_id = ?1
-	LIMIT ?2), sorted AS MATERIALIZED (SELECT * FROM r ORDER BY time_created, id, part)
-SELECT id, part, CAST(CASE WHEN part IS NOT NULL THEN (SELECT data FROM part WHERE rowid = at)
-	WHEN id IS NOT NULL THEN (SELECT data FROM message WHERE rowid = at)
-	ELSE (SELECT json_object('id', id, 'parentID', parent_id, 'directory', directory, 'title', title, 'version', version,
-		'permission', json(iif(json_valid(permission), permission, 'null')),
-		'revert', json(iif(json_valid(revert), revert, 'null')),
-		'time', json_object('created', time_created, 'updated', time_updated)) FROM session WHERE rowid = at)
-	END AS BLOB)
-FROM sorted, (SELECT NULL AS directory, NULL AS title, NULL AS version, NULL AS permission, NULL AS revert)`
+	ORDER BY 1, 2, 3 LIMIT ?2)
+SELECT iif(part IS NULL, id, NULL), CAST(iif(part IS NULL, (SELECT data FROM message WHERE rowid = at),
+	(SELECT data FROM part WHERE rowid = at)) AS BLOB) FROM r`
 
 // readFolder reads a session of a storage folder.
 func (d *reader) readFolder(folder, project, session string) error {
@@ -332,7 +333,6 @@ type message struct {
 	id, role           string
 	created, completed time.Time
 	call               transcript.Call // that it is, if it is a reply
-	retries            []event.DiscardedAttempt
 	parts, steps       int
 	text               []byte        // the first one
 	written            bool          // it has a text that is not by OpenCode itself
@@ -398,8 +398,8 @@ func (d *reader) addPart(o *object.Object) {
 		m.tail = o.String("tail_start_id")
 	case "retry":
 		name, text := failure(o)
-		m.retries = append(m.retries, event.DiscardedAttempt{At: event.Moment{Time: input.Time(when.Raw("created"))},
-			Reason: name, Error: text})
+		d.session.Discard(event.DiscardedAttempt{At: event.Moment{Time: input.Time(when.Raw("created"))}, Reason: name,
+			Error: text})
 	default:
 		o.Keep(o.Keys()...)
 		o.Use("id", "sessionID", "messageID")
@@ -508,9 +508,6 @@ func (d *reader) reply(m *message) {
 	c.At, c.Currency = transcript.Later(cmp.Or(m.completed, m.last), m.created), "USD"
 	if c.Usage, c.Cost = m.usage(); c.Tools != nil {
 		c.ModelCall = 0 // it ended before they began
-	}
-	for _, r := range m.retries {
-		s.Discard(r)
 	}
 	if !s.Call(*c) {
 		return

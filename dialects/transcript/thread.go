@@ -138,9 +138,6 @@ func (t *Thread) bounds(at time.Time) event.Meta {
 // Run returns the id of the open run; empty when none is.
 func (t *Thread) Run() string { return t.run }
 
-// Fresh reports whether no run has begun.
-func (t *Thread) Fresh() bool { return t.run == "" && t.prev == "" }
-
 // Idle reports whether the thread waits for a prompt: no run is open, or its last reply asked for no tool.
 func (t *Thread) Idle() bool {
 	return t.run == "" || t.over.Status != "" || t.turn != nil && len(t.turn.tools) == 0 && len(t.messages) == 0
@@ -183,11 +180,10 @@ func (t *Thread) Begin(r Run) bool {
 			r.ParentSessionID, r.Trigger = l.Session, spans.TriggerSubAgent
 		}
 	}
-	first := t.Fresh()
 	t.run, t.turns, t.trigger = r.ID, 0, r.Trigger
 	t.last, t.over, t.taken = time.Time{}, event.RunResult{}, r.Taken && !r.Copied
 	t.d.Emit(&event.RunStarted{Meta: t.bounds(r.At), RunInfo: r.RunInfo})
-	if t.taken && first {
+	if t.taken && t.prev == "" {
 		t.d.Emit(&event.DefectFound{Meta: t.meta(r.At), Code: spans.DefectEventLost, Detail: "parent missing"})
 	}
 	for _, ev := range t.d.waiting[t.Session] {
