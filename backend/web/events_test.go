@@ -72,9 +72,29 @@ func noLeaks(t *testing.T) {
 	})
 }
 
+// looked calls a function when the list of sessions was read to its end.
+type looked struct {
+	store.Store
+	once func()
+}
+
+func (l looked) Sessions(ctx context.Context, q store.Query) iter.Seq2[session.Summary, error] {
+	return func(yield func(session.Summary, error) bool) {
+		for s, err := range l.Store.Sessions(ctx, q) {
+			if !yield(s, err) {
+				return
+			}
+		}
+		if q.Limit == 100 {
+			l.once()
+		}
+	}
+}
+
 func TestEvents(t *testing.T) {
 	noLeaks(t)
-	st := sample(t)
+	list := make(chan struct{})
+	st := looked{sample(t), sync.OnceFunc(func() { close(list) })}
 	h := serve(t, web.Options{Store: st, Refresh: func(ctx context.Context) error { return project.Refresh(ctx, st) }})
 	server := httptest.NewServer(h)
 	defer server.Close()
@@ -91,7 +111,7 @@ func TestEvents(t *testing.T) {
 	if err := json.Unmarshal([]byte(data), &first); err != nil || name != "mark" || first.Status == "" {
 		t.Fatal(name, data, err)
 	}
-	time.Sleep(300 * time.Millisecond) // the list was looked at
+	<-list // what comes from now on is a change of it
 	from := time.Now()
 	record(t, st, demo, "")
 	record(t, st, demo, "another session")

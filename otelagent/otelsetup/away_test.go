@@ -102,6 +102,9 @@ func TestOnLostReportsDroppedSpans(t *testing.T) {
 	if d := cmp.Diff([]string{"s2", "s3", "s4"}, got.waitFor(t, 3)); d != "" {
 		t.Error(d)
 	}
+	for until := time.Now().Add(10 * time.Second); len(drops(handled())) == 0 && time.Now().Before(until); {
+		time.Sleep(time.Millisecond) // the first drop is reported by a goroutine of its own
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	_ = p.Shutdown(ctx)

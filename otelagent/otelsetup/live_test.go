@@ -303,20 +303,22 @@ func TestSetupWithLive(t *testing.T) {
 				otelagent.WithCapture(otelagent.CaptureContent)),
 		)
 		ctx, run := tracer.StartRun(t.Context(), writer.RunInfo{SessionID: "s"})
+		synctest.Wait()
 		ctx, turn := run.StartTurn(ctx, writer.TurnInfo{})
+		time.Sleep(10 * time.Millisecond)
 		synctest.Wait() // the copy without the request is made
 		turn.Request(writer.Request{Payload: []byte(`{"messages":[{"role":"user","content":"hi"}]}`)})
 		_, call := turn.StartTool(ctx, writer.ToolCall{ID: "c", Args: []byte(`{"x":1}`)})
 		for _, want := range [][]string{
-			{"0s session.run live", "0s session.turn live"},
-			{"10ms tool.call live", "200ms session.payload final", "200ms session.payload final", "200ms session.turn live"},
+			{"0s session.run live", "10ms session.turn live"},
+			{"200ms session.payload final", "200ms session.payload final", "20ms tool.call live", "210ms session.turn live"},
 			{"400ms session.run final", "400ms session.turn final", "400ms tool.call final"},
 		} {
 			synctest.Wait()
 			if diff := cmp.Diff(want, slices.Sorted(slices.Values(w.take()))); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			if strings.HasPrefix(want[0], "10ms") {
+			if strings.HasPrefix(want[0], "200ms") {
 				call.End(writer.ToolResult{})
 				turn.End(writer.TurnResult{})
 				run.End(writer.RunResult{})
