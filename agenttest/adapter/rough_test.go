@@ -163,3 +163,24 @@ func TestNoContext(t *testing.T) {
 		t.Errorf("%d spans, want 5", len(all))
 	}
 }
+
+// A failed attempt is discarded once where two goroutines send the next one at the same time.
+func TestAttemptIsDiscardedOnce(t *testing.T) {
+	run, exp := start(t)
+	for range 500 {
+		_, turn := run.StartTurn(t.Context(), writer.TurnInfo{})
+		turn.Request(writer.Request{})
+		turn.Reply(writer.TurnResult{Failed: true, Usage: &writer.Usage{Input: 3}})
+		var both sync.WaitGroup
+		for range 2 {
+			both.Go(func() { turn.Request(writer.Request{Attempt: 1}) })
+		}
+		both.Wait()
+		turn.End(writer.TurnResult{})
+	}
+	for _, s := range exp.GetSpans() {
+		if n, input := intOf(s, spans.AttemptsDiscardedKey), intOf(s, spans.DiscardedUsageInputKey); n != 1 || input != 3 {
+			t.Fatalf("%d attempts were discarded, with %d input tokens; want 1, with 3", n, input)
+		}
+	}
+}

@@ -108,12 +108,13 @@ func (t *Turn) Request(req Request) {
 // discardFailed discards the last attempt where its reply was reported as a failure and attempt n follows it.
 func (t *Turn) discardFailed(n int) {
 	t.mu.Lock()
-	last, r := t.attempts-1, t.reply
-	t.mu.Unlock()
-	if r != nil && r.Failed && int64(n) > last {
-		t.Discard(DiscardedAttempt{At: r.End, Attempt: int(last), Reason: r.StopReason, Error: r.Error, Usage: r.Usage,
-			Reply: r.Output})
+	r := t.reply
+	if r == nil || !r.Failed || int64(n) < t.attempts {
+		t.mu.Unlock()
+		return
 	}
+	t.discardLocked(DiscardedAttempt{At: r.End, Attempt: int(t.attempts - 1), Reason: r.StopReason, Error: r.Error,
+		Usage: r.Usage, Reply: r.Output})
 }
 
 // asks takes note of a request and puts it on the span. It returns when that was ready.
@@ -203,6 +204,12 @@ func (t *Turn) Discard(d DiscardedAttempt) {
 		return
 	}
 	t.mu.Lock()
+	t.discardLocked(d)
+}
+
+// discardLocked is Discard for a caller that holds the lock, which it releases: what is discarded is no reply any more
+// when another caller looks.
+func (t *Turn) discardLocked(d DiscardedAttempt) {
 	if !t.ended {
 		t.discarded++
 		t.attempted(d.Attempt)
