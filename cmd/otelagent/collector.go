@@ -43,6 +43,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/otelagent/otelagent/backend/inspect"
+	"github.com/otelagent/otelagent/backend/store/dsn"
 	"github.com/otelagent/otelagent/collector-exporter/agentsessionexporter"
 	"github.com/otelagent/otelagent/collector-exporter/agentsessionexporter/otlplimitsextension"
 )
@@ -110,8 +111,9 @@ func builtinConfig(o collectorOptions) string {
 		b, _ := json.Marshal(v)                         // never fails for these
 		return strings.ReplaceAll(string(b), "$", "$$") // the Collector expands ${...}
 	}
+	_, file := dsn.File(o.Database)
 	return fmt.Sprintf(builtin, quote(o.GRPC), quote(o.HTTP), quote(map[string]any{
-		"storage": o.Database, "password": o.Password, "tenant": o.Tenant, "chat_tables": true,
+		"storage": o.Database, "password": o.Password, "tenant": o.Tenant, "chat_tables": file,
 		"retention": map[string]any{"max_age": o.MaxAge.String(), "max_sessions": o.MaxSessions,
 			"max_size_mib": o.MaxSizeMiB},
 		"redaction": map[string]any{"enabled": o.Redact != "", "rules": o.Redact},

@@ -27,11 +27,12 @@ var otlpHead = regexp.MustCompile(`^[\s\x{feff}]*\{\s*"(resourceSpans|resourceLo
 // otlpPeek is how many bytes of an input otlpHead is matched with.
 const otlpPeek = 512
 
-// document is one JSON document: spans or log records.
+// document is one JSON document: spans or log records, or metrics, which are not read.
 type document struct {
-	traces ptrace.Traces
-	logs   plog.Logs
-	size   int
+	traces  ptrace.Traces
+	logs    plog.Logs
+	size    int
+	metrics int // 1 where it has them
 }
 
 // otlpFile is a file of spans or log records.
@@ -125,7 +126,7 @@ func (f otlpFile) each(put func(document) error) error {
 }
 
 func parseDocument(text []byte) (d document, err error) {
-	d = document{ptrace.NewTraces(), plog.NewLogs(), len(text)}
+	d = document{traces: ptrace.NewTraces(), logs: plog.NewLogs(), size: len(text)}
 	m := otlpHead.FindSubmatch(text[:min(len(text), otlpPeek)])
 	if err = otlpbounds.CheckJSON(text); err != nil || m == nil {
 		return d, cmp.Or(err, errors.New("no OTLP"))
@@ -142,6 +143,8 @@ func parseDocument(text []byte) (d document, err error) {
 	case "resourceLogs":
 		var u plog.JSONUnmarshaler
 		d.logs, err = u.UnmarshalLogs(bytes.TrimSpace(text))
+	case "resourceMetrics":
+		d.metrics = 1
 	case "data":
 		d.traces, err = jaegerTraces(text)
 	}

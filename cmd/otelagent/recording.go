@@ -180,8 +180,8 @@ func (r *recording) readOTLP(ctx context.Context, files []string) ([]string, err
 
 // keptOTLP counts what a store kept of a file.
 type keptOTLP struct {
-	spans, records, foreign int
-	rejected                map[string]int
+	spans, records, foreign, metrics int
+	rejected                         map[string]int
 }
 
 // put keeps a document in a store.
@@ -189,7 +189,7 @@ func (k *keptOTLP) put(ctx context.Context, st store.Store, d document, opts ...
 	batch, ofSpans := otlprow.Decode(d.traces, opts...)
 	logs, ofLogs := otlprow.DecodeLogs(d.logs, opts...)
 	batch.Rows, batch.Blocks = append(batch.Rows, logs.Rows...), append(batch.Blocks, logs.Blocks...)
-	k.spans, k.records = k.spans+ofSpans.Spans, k.records+ofLogs.Spans
+	k.spans, k.records, k.metrics = k.spans+ofSpans.Spans, k.records+ofLogs.Spans, k.metrics+d.metrics
 	for _, report := range []otlprow.Report{ofSpans, ofLogs} {
 		k.foreign += report.Foreign
 		for reason, n := range report.Rejected {
@@ -213,5 +213,8 @@ func (k *keptOTLP) say(a *app, name string) {
 	}
 	if k.foreign > 0 {
 		a.say("%s: %s of other instrumentation left out", name, count(k.foreign, of))
+	}
+	if k.metrics > 0 {
+		a.say("%s: %s of metrics left out, which are not read", name, count(k.metrics, "document"))
 	}
 }

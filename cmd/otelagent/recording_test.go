@@ -94,6 +94,12 @@ func TestShowOTLPFile(t *testing.T) {
 	if code != exitFailed || !strings.Contains(said, "is no OTLP of spans") || strings.Contains(said, "secret") {
 		t.Errorf("exit %d, %s", code, said)
 	}
+	metrics := strings.Repeat(`{"resourceMetrics":[{"scopeMetrics":[{"metrics":[{"name":"m"}]}]}]}`+"\n", 2)
+	code, got, said = command(t, strings.NewReader(metrics+text), "show", "-")
+	if code != exitOK || tree(got) != want ||
+		said != "otelagent: standard input: 2 documents of metrics left out, which are not read\n" {
+		t.Errorf("exit %d, %s", code, said)
+	}
 	deep := `{"resourceSpans":[{"resource":{"attributes":[{"key":"a","value":` +
 		strings.Repeat(`{"arrayValue":{"values":[`, 5000) + strings.Repeat(`]}}`, 5000) + `}]}}]}`
 	if code, _, said := command(t, strings.NewReader(deep), "show", "-"); code != exitFailed ||

@@ -102,6 +102,7 @@ func (o *sendOptions) forwarder(ctx context.Context, t *target, all *keptOTLP) (
 	t.end = func(ctx context.Context) error { return errors.Join(traces.Shutdown(ctx), logs.Shutdown(ctx)) }
 	return func(d document) error {
 		all.spans, all.records = all.spans+d.traces.SpanCount(), all.records+d.logs.LogRecordCount()
+		all.metrics += d.metrics
 		if d.logs.LogRecordCount() > 0 {
 			return logs.ConsumeLogs(ctx, d.logs)
 		}

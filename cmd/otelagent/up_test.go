@@ -177,6 +177,10 @@ func TestBuiltinConfiguration(t *testing.T) {
 	if !strings.Contains(got, want) {
 		t.Errorf("no\n%s in\n%s", want, got)
 	}
+	got = builtinConfig(collectorOptions{Database: "clickhouse://127.0.0.1/sessions"})
+	if !strings.Contains(got, `"chat_tables":false`) {
+		t.Errorf("ClickHouse is to keep the tables of the agent guide: %s", got)
+	}
 }
 
 // All flags at once, with a collector behind them: whose sessions they are, and what is taken out of them.

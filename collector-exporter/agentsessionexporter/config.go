@@ -39,7 +39,8 @@ type Config struct {
 	// otelagent.tenant says.
 	Tenant string `mapstructure:"tenant"`
 
-	// ChatTables makes a SQLite store keep the tables of the agent guide too. Default false.
+	// ChatTables makes a SQLite store keep the tables of the agent guide too. Validate refuses it for any other store.
+	// Default false.
 	ChatTables bool `mapstructure:"chat_tables"`
 
 	// Retention says which sessions are deleted. Default none.
@@ -185,6 +186,9 @@ func (c *Config) Validate() error {
 		wrong(c.Storage != "", "storage", "%w", err)
 		wrong(c.Storage == "", "storage", "required: %w", err)
 	}
+	_, file := dsn.File(c.Storage)
+	wrong(c.ChatTables && !file && dsn.Check(c.Storage) == nil, "chat_tables",
+		"got true: want false, or a SQLite file as storage: no other store has these tables")
 	wrong(len(c.Tenant) > maxTenant || !utf8.ValidString(c.Tenant) || strings.ContainsFunc(c.Tenant, unicode.IsControl),
 		"tenant", "got %.64q: want at most %d bytes of UTF-8 without control characters, or nothing for what the "+
 			"resource attribute otelagent.tenant says", c.Tenant, maxTenant)
