@@ -6,7 +6,10 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -161,6 +164,27 @@ func TestSendFilesOfSpans(t *testing.T) {
 			must(t, c.stop())
 			checkForeign(t, db, want)
 		})
+	}
+}
+
+// Headers of the environment are percent-encoded, as the specification of OTLP exporters demands. An error holds no value.
+func TestSendHeaders(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "spans.json")
+	must(t, os.WriteFile(file, sampleBytes(t, wantOf(t, "strands-1.62.0-a").Files[0]), 0o600))
+	var met http.Header
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { met = r.Header }))
+	defer server.Close()
+	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "Authorization=Basic%20c2VjcmV0, x-scope=a%2Cb=c")
+	cli(t, "send", "--endpoint", server.URL, "--protocol", "http/protobuf", file)
+	if met.Get("Authorization") != "Basic c2VjcmV0" || met.Get("X-Scope") != "a,b=c" {
+		t.Errorf("headers %v", met)
+	}
+	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "Authorization=secret%")
+	var errs bytes.Buffer
+	code := run(t.Context(), []string{"send", "--endpoint", server.URL, file}, nil, io.Discard, &errs)
+	text := errs.String()
+	if code != exitFailed || !strings.Contains(text, "Authorization") || strings.Contains(text, "secret") {
+		t.Errorf("exit %d: %s", code, text)
 	}
 }
 

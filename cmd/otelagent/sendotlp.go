@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"strings"
 
@@ -74,7 +75,12 @@ func (o *sendOptions) forwarder(ctx context.Context, t *target, all *keptOTLP) (
 	headers := map[string]any{}
 	for pair := range strings.SplitSeq(os.Getenv("OTEL_EXPORTER_OTLP_HEADERS"), ",") {
 		if key, value, ok := strings.Cut(pair, "="); ok {
-			headers[strings.TrimSpace(key)] = strings.TrimSpace(value)
+			key = strings.TrimSpace(key)
+			plain, err := url.PathUnescape(strings.TrimSpace(value))
+			if err != nil {
+				return nil, fmt.Errorf("OTEL_EXPORTER_OTLP_HEADERS: the value of %s is not percent-encoded text", key)
+			}
+			headers[key] = plain
 		}
 	}
 	config := factory.CreateDefaultConfig()
