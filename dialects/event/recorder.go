@@ -102,8 +102,7 @@ func (r *Recorder) Record(ctx context.Context, ev Event) {
 		r.seen(o)
 	case *RunEnded:
 		res := ev.RunResult
-		vetoed := res.Status == spans.RunStatusVetoed // an end is all that there is of such a run
-		o, at := r.runOf(ctx, ev, vetoed, !vetoed)
+		o, at := r.runOf(ctx, ev)
 		if o == nil {
 			return
 		}
@@ -165,8 +164,7 @@ func (r *Recorder) Record(ctx context.Context, ev Event) {
 		info := writer.RunInfo{SessionID: session, Dialect: ev.Dialect, Recording: ev.Recording}
 		r.tracer.StateFacts(r.in(ctx, &ev.Meta), info, facts...)
 	default:
-		_, _, begins := about(ev)
-		if o, at := r.runOf(ctx, ev, begins, true); o != nil {
+		if o, at := r.runOf(ctx, ev); o != nil {
 			o.take(ev, at)
 			r.seen(o)
 		}
@@ -293,6 +291,8 @@ func about(ev Event) (call string, inside time.Time, begins bool) {
 	switch ev := ev.(type) {
 	case *TurnStarted, *RequestPrepared, *ToolStarted, *CompactionStarted:
 		begins = true
+	case *RunEnded:
+		begins = ev.Status == spans.RunStatusVetoed // an end is all that there is of such a run
 	case *MessageAdded:
 		call, inside = ev.ToolCallID, ev.Message.Time
 	case *ReplyReceived:
@@ -314,9 +314,9 @@ func about(ev Event) (call string, inside time.Time, begins bool) {
 // started. Where the run that an event names is not open, the Recorder infers it, unless the event is late: of a run
 // that has ended, and none with which another one begins. RunOf returns nil when it counted the event as lost or kept
 // it on a group.
-func (r *Recorder) runOf(ctx context.Context, ev Event, begins, inferred bool) (o *openRun, at Moment) {
+func (r *Recorder) runOf(ctx context.Context, ev Event) (o *openRun, at Moment) {
 	m := ev.meta()
-	call, inside, _ := about(ev)
+	call, inside, begins := about(ev)
 	if m.Run == "" {
 		o = r.innermost(m.Session, call)
 	} else if o = r.find(m.name()); o == nil {
@@ -324,34 +324,25 @@ func (r *Recorder) runOf(ctx context.Context, ev Event, begins, inferred bool) (
 			r.lose(m)
 			return nil, at
 		}
-		info := RunInfo{SessionID: m.Session, ID: m.Run, Inferred: inferred}
+		_, ends := ev.(*RunEnded)
+		info := RunInfo{SessionID: m.Session, ID: m.Run, Inferred: !begins || !ends}
 		group := r.groupOf(&info)
 		return r.start(ctx, m, info, group, inside)
 	}
 	if o != nil {
 		return o, o.clock.at(m, inside)
 	}
-	var typ string
-	var body []byte
-	isDefect := false
-	switch ev := ev.(type) {
-	case *Other:
-		typ, body = ev.Type, ev.Body
-	case *DefectFound:
-		isDefect = true
-	default:
-		r.lose(m)
-		return nil, at
-	}
+	other, isOther := ev.(*Other)
+	_, isDefect := ev.(*DefectFound)
 	switch o = r.newest(m.Session); {
 	case o != nil && isDefect: // it happened at no time of the run
 		return o, at
-	case o != nil:
+	case o != nil && isOther:
 		return o, o.clock.at(m, inside)
 	}
 	for _, g := range slices.Backward(r.groups) {
-		if !isDefect && (m.Session == "" || m.Session == g.session) {
-			g.group.Note(typ, body, g.clock.at(m, time.Time{}))
+		if isOther && (m.Session == "" || m.Session == g.session) {
+			g.group.Note(other.Type, other.Body, g.clock.at(m, time.Time{}))
 			return nil, at
 		}
 	}

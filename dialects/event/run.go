@@ -34,20 +34,15 @@ type openRun struct {
 	turn                  *writer.Turn
 	turnCtx               context.Context
 	tools                 []*openTool // by start
-	compaction            *openCompaction
-	asked                 []openAsk // by start
+	compaction            *writer.Compacting
+	compacts              spans.CompactionKind // the kind of that
+	asked                 []openAsk            // by start
 }
 
 // openAsk is a question for permission without an answer.
 type openAsk struct {
 	call, tool string
 	asking     *writer.Asking
-}
-
-// openCompaction is a compaction without an end.
-type openCompaction struct {
-	kind spans.CompactionKind
-	*writer.Compacting
 }
 
 type openTool struct {
@@ -151,10 +146,10 @@ func (o *openRun) take(ev Event, at Moment) {
 		o.endCompaction()
 		c := ev.Compaction
 		c.Start = stated(c.Start, at)
-		o.compaction = o.startCompaction(c)
+		o.compaction, o.compacts = o.startCompaction(c), cmp.Or(c.Kind, spans.CompactionKindSummary)
 	case *CompactionEnded:
 		c := o.compaction
-		if c != nil && (ev.Kind == "" || c.kind == ev.Kind) {
+		if c != nil && (ev.Kind == "" || ev.Kind == o.compacts) {
 			o.compaction = nil
 		} else {
 			whole := ev.Compaction
@@ -291,10 +286,9 @@ func (o *openRun) drop(t *openTool) {
 	o.tools = slices.DeleteFunc(o.tools, func(x *openTool) bool { return x == t })
 }
 
-func (o *openRun) startCompaction(c Compaction) *openCompaction {
-	started := &openCompaction{kind: cmp.Or(c.Kind, spans.CompactionKindSummary)}
+func (o *openRun) startCompaction(c Compaction) *writer.Compacting {
 	in, ctx := o.inner()
-	_, started.Compacting = in.StartCompaction(ctx, c)
+	_, started := in.StartCompaction(ctx, c)
 	return started
 }
 
