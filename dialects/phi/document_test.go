@@ -248,3 +248,25 @@ func TestEventLog(t *testing.T) {
 		t.Errorf("%d events from the log, %d from the channel, or others", len(log), len(channel))
 	}
 }
+
+// TestLedgerSaysMore reads what only some ledgers have: a call that was skipped, a session that is active at no known
+// time, agents of the session, and a spawn reference to a run of the same session, which did not spawn it.
+func TestLedgerSaysMore(t *testing.T) {
+	const at = `"2026-05-25T10:00:00Z"`
+	turn := `{"turn_id":{"loopId":"a.b.2","turnIndex":0},"triggered_by":"User","started_at":` + at + `,"ended_at":` + at +
+		`,"output_message":{"role":"assistant","content":[{"type":"toolCall","id":"c","name":"t","arguments":{}}]},` +
+		`"tool_results":[{"role":"toolResult","toolCallId":"c","toolName":"t","isError":true,` +
+		`"content":[{"type":"text","text":"Skipped due to queued user message."}]}]}`
+	loop := func(more string) string {
+		return `{"session_id":"a.b","status":"Completed","started_at":` + at + `,"ended_at":` + at + more + `}`
+	}
+	got := strings.Join(collect(`{"session_id":"a.b","agent_id":"agent","created_at":`+at+
+		`,"parent_spawn_ref":{"parent_session_id":"a","parent_loop_id":"a.b.1","tool_call_id":"x"},"loops":[`+
+		loop(`,"loop_id":"a.b.1"`)+","+loop(`,"loop_id":"a.b.2","parent_loop_id":"a.b.1","turns":[`+turn+`]`)+`]}`), "\n")
+	for _, want := range []string{`"outcome":"skipped"`, `"agent_id":"agent"`, `"otelagent.fact_stated"`,
+		`"parent_id":"a.b.1","continuation"`} { // no parent session and no call between them
+		if !strings.Contains(got, want) {
+			t.Errorf("no %s in\n%s", want, got)
+		}
+	}
+}
