@@ -93,6 +93,7 @@ Exit codes: 0 everything was read and delivered, 1 not delivered or not read,
 	f.StringVar(&o.Redact, "redact", "",
 		"redact content by the rules in this `FILE` (docs/redaction.md), or by the built-in set: default")
 	f.StringVar(&o.Endpoint, "endpoint", "", "`URL` of a collector to send to, instead of a database")
+	f.StringVar(&o.Protocol, "protocol", "", protocolHelp)
 	return c
 }
 

@@ -386,6 +386,11 @@ func TestImportFlags(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(home, "data/otelagent/sessions.db")); err == nil {
 		t.Error("something was read")
 	}
+	errs.Reset() // errors name the flag
+	if code := run(t.Context(), []string{"import", "--protocol", "http"}, nil, io.Discard, &errs); code != exitUsage ||
+		!strings.Contains(errs.String(), "--protocol http: want grpc or http/protobuf") {
+		t.Errorf("exit %d: %s", code, &errs)
+	}
 }
 
 // A collector that is gone is reported while import waits for it, and nothing counts as read. Every session of the list

@@ -72,6 +72,9 @@ const (
 // auto is the value of --from for a dialect that is recognised.
 const auto = "auto"
 
+// protocolHelp is the help of --protocol.
+const protocolHelp = "`PROTOCOL`: grpc or http/protobuf (default $OTEL_EXPORTER_OTLP_PROTOCOL, else grpc)"
+
 // addFlags adds the flags that send and acp share.
 func (o *sendOptions) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.Session, "session", "", "`ID` of the session, where the input names none")
@@ -84,8 +87,7 @@ func (o *sendOptions) addFlags(f *pflag.FlagSet) {
 		"redact content by the rules in this `FILE` (docs/redaction.md), or by the built-in set: default")
 	f.StringVar(&o.Endpoint, "endpoint", "",
 		"`URL` of the collector (default $OTEL_EXPORTER_OTLP_ENDPOINT, else this machine)")
-	f.StringVar(&o.Protocol, "protocol", "",
-		"`PROTOCOL`: grpc or http/protobuf (default $OTEL_EXPORTER_OTLP_PROTOCOL, else grpc)")
+	f.StringVar(&o.Protocol, "protocol", "", protocolHelp)
 	f.BoolVar(&o.Live, "live", false, "send copies of open spans at once, and with each heartbeat")
 	f.StringVar(&o.Config, "config", "", "YAML `FILE` with settings of the deployment (docs/sending.md)")
 }

@@ -34,6 +34,8 @@ func classify(err error) error {
 	switch code(err) {
 	case sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_MISMATCH:
 		return fmt.Errorf("%w: %w", store.ErrData, err)
+	case sqlite3.SQLITE_FULL:
+		return fmt.Errorf("%w: free some space first, which erasing sessions needs, too", err)
 	}
 	return err
 }

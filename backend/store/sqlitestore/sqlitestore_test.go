@@ -291,6 +291,8 @@ func TestDiskFull(t *testing.T) {
 	b := session.Batch{Blocks: []session.Block{storetest.Block(key("a"), string(body))}}
 	if err := s.Put(t.Context(), b); err == nil || errors.Is(err, store.ErrData) {
 		t.Errorf("Put on a full disk: %v, want an error that may go away", err)
+	} else if !strings.Contains(err.Error(), "free some space") {
+		t.Errorf("Put on a full disk: %v, want one that says what to do", err)
 	}
 	limit(1 << 20)
 	if err := s.Put(t.Context(), b); err != nil {
