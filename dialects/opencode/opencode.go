@@ -248,8 +248,9 @@ var changed = input.Sorted("id, time_created, EXISTS (SELECT 1 FROM message WHER
 func (d *reader) readSession(db *input.Database, id any) error {
 	i, place := -1, ""
 	return cmp.Or(db.Scan(sessionRow, func(_ []string, columns []any) {
-		text, _ := columns[0].([]byte)
-		d.row("session", "", "session", text)
+		if text, is := columns[0].([]byte); is { // else it was removed meanwhile
+			d.row("session", "", "session", text)
+		}
 	}, id), db.Scan(rows, func(_ []string, columns []any) {
 		message, isMessage := columns[0].(string)
 		text, _ := columns[1].([]byte)
