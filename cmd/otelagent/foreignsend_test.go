@@ -167,7 +167,8 @@ func TestSendFilesOfSpans(t *testing.T) {
 	}
 }
 
-// Headers of the environment are percent-encoded, as the specification of OTLP exporters demands. An error holds no value.
+// Headers of the environment are percent-encoded, as the specification of OTLP exporters demands. An error holds no
+// value.
 func TestSendHeaders(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "spans.json")
 	must(t, os.WriteFile(file, sampleBytes(t, wantOf(t, "strands-1.62.0-a").Files[0]), 0o600))

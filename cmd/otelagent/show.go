@@ -71,7 +71,8 @@ Exit codes: 0 shown or listed, 1 not found or not read, 2 wrong usage.`,
 	}
 	c.Flags().BoolVar(&o.hidden, "hidden", false, "show history that was rewound too")
 	c.Flags().StringVar(&o.prices, "prices", "", pricesHelp)
-	c.Flags().StringVarP(&o.follow, "follow", "F", "", "print what happens until the run is over; `MODE` forever: until Ctrl-C")
+	c.Flags().StringVarP(&o.follow, "follow", "F", "",
+		"print what happens until the run is over; `MODE` forever: until Ctrl-C")
 	c.Flags().Lookup("follow").NoOptDefVal = followEnd
 	return c
 }
