@@ -56,7 +56,8 @@ export function bytes(n) {
  */
 export function money(amount, currency) {
   if (amount === undefined || amount === null) return '';
-  const digits = Math.abs(amount) >= 100 ? 0 : Math.abs(amount) >= 1 ? 2 : 4;
+  const size = Math.abs(amount);
+  const digits = size < 0.01 && size > 0 ? 6 : size < 1 ? 4 : 2;
   const text = amount.toFixed(digits);
   return currency === 'USD' ? '$' + text : currency === 'EUR' ? '€' + text : text + (currency ? ' ' + clean(currency) : '');
 }
