@@ -101,9 +101,11 @@ func (q *queue) report(n int64) {
 		"spans are dropped as they end, %d so far", q.maxSpans, q.maxBytes, n))
 }
 
-// Shutdown sends the queued spans and accepts no more.
+// Shutdown sends the queued spans and accepts no more. A second call does nothing.
 func (q *queue) Shutdown(ctx context.Context) error {
-	q.stopped.Store(true)
+	if q.stopped.Swap(true) {
+		return nil
+	}
 	err := q.SpanProcessor.Shutdown(ctx)
 	if n := q.dropped.Load(); n > 1 {
 		q.report(n)

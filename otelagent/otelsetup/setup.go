@@ -1,6 +1,7 @@
 package otelsetup
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync/atomic"
@@ -211,7 +212,7 @@ func (p *Providers) Shutdown(ctx context.Context) error {
 		_ = p.live.Shutdown(part)
 		cancel()
 	}
-	err := p.tracer.Shutdown(ctx)
+	err := cmp.Or(p.tracer.Shutdown(ctx), p.queue.Shutdown(ctx)) // the SDK shuts no processor down once ctx has ended
 	p.lastMetrics(ctx, (*sdkmetric.MeterProvider).Shutdown)
 	return err
 }

@@ -277,6 +277,29 @@ func TestDisabled(t *testing.T) {
 	}
 }
 
+// A Shutdown without any time releases everything too: the batcher, the senders of copies and metrics, connections.
+func TestShutdownWithoutTime(t *testing.T) {
+	before := goleak.IgnoreCurrent()
+	p, err := otelsetup.Setup(t.Context(), otelsetup.WithEndpoint("http://127.0.0.1:1"),
+		otelsetup.WithProtocol(otelsetup.GRPC), otelsetup.WithoutGlobal(), otelsetup.WithLive(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, span := p.TracerProvider().Tracer("t").Start(t.Context(), "s")
+	span.End()
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := p.Shutdown(over); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v, want that of the context", err)
+	}
+	if err := p.Shutdown(t.Context()); err != nil {
+		t.Errorf("a second Shutdown: %v", err)
+	}
+	if err := goleak.Find(before); err != nil {
+		t.Error(err)
+	}
+}
+
 // Content is never cut, whatever the environment says of the limits of spans.
 func TestLargeBodiesStayWhole(t *testing.T) {
 	t.Setenv("OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT", "10")
