@@ -302,11 +302,18 @@ func TestImportRecognises(t *testing.T) {
 		note(im.state.read, family)
 	}
 	must(t, im.state.save())
-	start := time.Now()
-	im, err = recognise()
-	must(t, err)
-	if took, f := time.Since(start), im.agents[0]; took > time.Second || len(f.families) == 0 || len(f.todo) > 0 {
-		t.Errorf("%d families, %d to read, after %v", len(f.families), len(f.todo), took)
+	least := time.Hour
+	for range 5 { // the machine may be busy with other work
+		start := time.Now()
+		im, err = recognise()
+		must(t, err)
+		least = min(least, time.Since(start))
+		if f := im.agents[0]; len(f.families) == 0 || len(f.todo) > 0 {
+			t.Errorf("%d families, %d to read", len(f.families), len(f.todo))
+		}
+	}
+	if least > time.Second {
+		t.Errorf("at least %v", least)
 	}
 }
 
