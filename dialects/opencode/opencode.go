@@ -58,8 +58,9 @@ func headOf(path string, head []byte, _ input.Outline) (h transcript.Head) {
 	if input.IsSQLite(head) {
 		h.ID, h.Part = path, true
 		_ = withDatabase(path, func(db *input.Database) error {
-			return db.Scan("SELECT id, time_created FROM session ORDER BY 2 DESC LIMIT ?", func(_ []string, columns []any) {
-				h.Sessions, h.Started = append(h.Sessions, fmt.Sprint(columns[0])), input.Time(fmt.Append(nil, columns[1]))
+			return db.Scan(sessions, func(_ []string, columns []any) {
+				h.Sessions = append(h.Sessions, fmt.Sprint(columns[0]))
+				h.Started = cmp.Or(h.Started, input.Time(fmt.Append(nil, columns[1])))
 			})
 		})
 		return h
@@ -105,7 +106,6 @@ type reader struct {
 	held    int      // bytes of it and its parts
 
 	head, part object.Object // of the message, and of the part at hand: one memory for all
-	room       message       // of the message at hand
 }
 
 // inside is the member that holds the elements in an element, and what they are.
@@ -227,13 +227,16 @@ func (d *reader) readDatabase(db *input.Database, since time.Time) error {
 		}, since.Add(-time.Minute).UnixMilli()) // a row is written a while after its time
 	}
 	if whole || err != nil { // copies are found next to what they are of
-		ids, err = db.IDs(input.Sorted("id, time_created", "session", "time_created, id"))
+		ids, err = db.IDs(sessions)
 	}
 	for i := 0; i < len(ids) && err == nil && !d.Stopped(); i++ {
 		err = cmp.Or(db.Measure(), d.readSession(db, ids[i]))
 	}
 	return err
 }
+
+// sessions is the query of all sessions by time.
+var sessions = input.Sorted("id, time_created", "session", "time_created, id")
 
 // changed is the query of the sessions that changed since a time, with those above them, and whether they are forks:
 // these have messages that are older.
@@ -356,9 +359,8 @@ func (d *reader) beginMessage(o *object.Object, id string) bool {
 		o.Fail("sessionID", "of no session: that has to stand before its messages, and a message has an id")
 		return false
 	}
-	d.held, d.room = 0, message{Object: o, id: id, role: o.String("role"),
+	d.held, d.message = 0, &message{Object: o, id: id, role: o.String("role"),
 		created: input.Time(when.Raw("created")), completed: input.Time(when.Raw("completed"))}
-	d.message = &d.room
 	return true
 }
 
@@ -429,7 +431,7 @@ func (d *reader) endMessage() {
 		d.reply(m)
 	case m.asks != "":
 		s.Cut()
-		s.compaction = new(*m)
+		s.compaction = m
 	default:
 		d.prompt(m)
 	}

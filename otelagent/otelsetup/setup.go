@@ -212,7 +212,7 @@ func (p *Providers) Shutdown(ctx context.Context) error {
 		_ = p.live.Shutdown(part)
 		cancel()
 	}
-	err := cmp.Or(p.tracer.Shutdown(ctx), p.queue.Shutdown(ctx)) // the SDK shuts no processor down once ctx has ended
+	err := cmp.Or(p.tracer.Shutdown(ctx), p.queue.Shutdown(ctx)) // both: the SDK skips the queue once ctx has ended
 	p.lastMetrics(ctx, (*sdkmetric.MeterProvider).Shutdown)
 	return err
 }
