@@ -2,6 +2,7 @@ package mapped_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/otelagent/otelagent/backend/store/mapped"
 	"github.com/otelagent/otelagent/backend/store/memstore"
 	"github.com/otelagent/otelagent/backend/store/project"
+	"github.com/otelagent/otelagent/backend/store/reader"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -162,5 +164,27 @@ func TestNewRules(t *testing.T) {
 	}
 	if old.Turns != 1 || old.Mapped != foreign.Default().Version() {
 		t.Errorf("%+v", old)
+	}
+}
+
+// A record of a part names the session that shows it. One that no session shows names none.
+func TestSpanOfPart(t *testing.T) {
+	st := memstore.New()
+	put(t, st, span(1, 0, "invoke_agent", "c"), span(2, 1, "chat", "c"), span(3, 1, "execute_tool", ""))
+	plumbing := span(4, 0, "unknown", "")
+	plumbing.Trace = session.TraceID{2}
+	plumbing.Session.ID = foreign.TraceSession(plumbing.Trace)
+	put(t, st, plumbing)
+	if err := project.Refresh(t.Context(), st); err != nil {
+		t.Fatal(err)
+	}
+	rd := &reader.Reader{Store: st}
+	for _, ref := range []string{session.SpanID{2}.String(), session.SpanID{3}.String(), session.TraceID{1}.String()} {
+		if got, err := rd.Resolve(t.Context(), ref); got != (session.Key{ID: "c"}) {
+			t.Errorf("%s: session %q, %v", ref, got.ID, err)
+		}
+	}
+	if got, err := rd.Resolve(t.Context(), plumbing.Span.String()); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("a record that no session shows: session %q, %v", got.ID, err)
 	}
 }

@@ -43,12 +43,16 @@ func (r *Reader) Find(ctx context.Context, ref string) (session.Key, error) {
 	return r.Resolve(ctx, ref)
 }
 
-// maxCandidates bounds how many sessions an error about an ambiguous reference names.
-const maxCandidates = 5
+const (
+	// maxCandidates bounds how many sessions an error about an ambiguous reference names.
+	maxCandidates = 5
+	// maxHolders bounds how many sessions that may be meant are looked at, parts of one session among them.
+	maxHolders = 100
+)
 
 // Resolve returns the session that ref names: its id; `last`, the newest by its summary; the beginning of an id that no
-// other session shares; or a trace id or span id in hexadecimal of a span that it holds. The first of these wins. An
-// *Error says what is wrong with ref.
+// other session shares; or a trace id or span id in hexadecimal of a span that it or a part of it holds. The first of
+// these wins. An *Error says what is wrong with ref.
 func (r *Reader) Resolve(ctx context.Context, ref string) (session.Key, error) {
 	key := session.Key{Tenant: r.Tenant, ID: ref}
 	if _, err := r.Store.Revision(ctx, key); !errors.Is(err, store.ErrNotFound) {
@@ -63,12 +67,12 @@ func (r *Reader) Resolve(ctx context.Context, ref string) (session.Key, error) {
 	switch b, err := hex.DecodeString(ref); {
 	case err != nil, strings.Trim(ref, "0") == "": // the latter is the id of no span, and any in a Query
 	case len(b) == len(trace):
-		queries = append(queries, store.Query{Traces: []session.TraceID{session.TraceID(b)}})
+		queries = append(queries, store.Query{Traces: []session.TraceID{session.TraceID(b)}, Parts: true})
 	case len(b) == len(span):
-		queries = append(queries, store.Query{Span: session.SpanID(b)})
+		queries = append(queries, store.Query{Span: session.SpanID(b), Parts: true})
 	}
 	for i, q := range queries {
-		if q.Tenant, q.Limit = r.Tenant, maxCandidates+1; ref == store.Last && i == 0 {
+		if q.Tenant, q.Limit = r.Tenant, maxHolders; ref == store.Last && i == 0 {
 			q.Limit = 1
 		}
 		var found []string
@@ -76,7 +80,12 @@ func (r *Reader) Resolve(ctx context.Context, ref string) (session.Key, error) {
 			if err != nil {
 				return key, fmt.Errorf("session %q: %w", ref, err)
 			}
-			key, found = s.Key, append(found, strconv.Quote(s.ID))
+			if s.Part {
+				s.ID = s.Parent // which shows what the part holds
+			}
+			if id := strconv.Quote(s.ID); s.ID != "" && !slices.Contains(found, id) {
+				key, found = s.Key, append(found, id)
+			}
 		}
 		if ref == "" {
 			break
