@@ -110,7 +110,9 @@ func cacheRate(g *stats.Group) string {
 func costs(g *stats.Group) []string {
 	var out []string
 	for _, c := range g.Cost {
-		out = append(out, money(c.Currency, c.Amount)+" reported for "+plural(int(c.Turns), "turn"))
+		of := slices.DeleteFunc([]string{some(int(c.Turns), "turn"), some(int(c.Compactions), "compaction")},
+			func(s string) bool { return s == "" })
+		out = append(out, money(c.Currency, c.Amount)+" reported for "+strings.Join(of, " and "))
 	}
 	if g.Computed != nil && g.Computed.Turns > 0 {
 		out = append(out, money(g.Computed.Currency, g.Computed.Amount)+" by the price list for "+

@@ -91,3 +91,18 @@ func TestStatsZeros(t *testing.T) {
 		t.Errorf("%s, want %s, in\n%s", got, want, b.String())
 	}
 }
+
+// A cost says of what it is: of turns, of compactions, or of both.
+func TestStatsCost(t *testing.T) {
+	for want, cost := range map[string]stats.Cost{
+		"USD 0.1076 reported for 12 turns and 2 compactions\n": {Currency: "USD", Amount: 0.1076, Turns: 12, Compactions: 2},
+		"USD 0.1076 reported for 1 compaction\n":               {Currency: "USD", Amount: 0.1076, Compactions: 1},
+		"USD 0.1076 reported for 1 turn\n":                     {Currency: "USD", Amount: 0.1076, Turns: 1},
+	} {
+		var b strings.Builder
+		err := inspect.Stats(&b, &stats.Report{Total: stats.Group{Cost: []stats.Cost{cost}}}, inspect.Options{})
+		if err != nil || !strings.Contains(b.String(), want) {
+			t.Errorf("want %q, got %q, %v", want, b.String(), err)
+		}
+	}
+}

@@ -98,9 +98,12 @@ type CompactionFigures struct {
 	Kind, Trigger                 string
 	InputTokens, OutputTokens     Opt[int64]
 	MessagesBefore, MessagesAfter Opt[int64]
-	// The tokens of its own model calls, and whether the true counts are these or more.
+	// The tokens of its own model calls, whether the true counts are these or more, and what the loop reported as their
+	// cost.
 	UsedInput, UsedOutput Opt[int64]
 	LowerBound            bool
+	Cost                  Opt[float64]
+	Currency              string
 }
 
 // PermissionFigures are the numbers of one permission evaluation, at the time at which it began. Wait is the time until
@@ -147,7 +150,7 @@ func FiguresOf(s *Session) Figures {
 				Session: s.ID, Run: r.ID, RunStart: began, Turn: turn, Start: nanoseconds(c.Start), End: c.measured(),
 				Kind: string(c.Kind), Trigger: c.Trigger, InputTokens: given(c.InputTokens),
 				OutputTokens: given(c.OutputTokens), MessagesBefore: given(c.MessagesBefore),
-				MessagesAfter: given(c.MessagesAfter),
+				MessagesAfter: given(c.MessagesAfter), Cost: given(c.Cost), Currency: c.Currency,
 			}
 			if u := c.Usage; u != nil {
 				x.UsedInput, x.UsedOutput, x.LowerBound = Some(u.Input), Some(u.Output), u.LowerBound

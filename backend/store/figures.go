@@ -50,7 +50,7 @@ var (
 		`run run_start_ns turn call start_ns end_ns agent model tool outcome failed`)
 	CompactionTable = newFigureTable("compactions", "Compactions",
 		`run run_start_ns turn start_ns end_ns kind trigger input_tokens output_tokens messages_before messages_after
-		used_input used_output lower_bound`)
+		used_input used_output lower_bound cost currency`)
 	PermissionTable = newFigureTable("permission_evaluations", "Permissions",
 		`run run_start_ns turn at_ns wait_ns tool action source`)
 

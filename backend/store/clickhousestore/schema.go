@@ -17,7 +17,7 @@ import (
 )
 
 // Version is the schema that this package writes.
-const Version = 8
+const Version = 9
 
 // oldest is the first major version of servers that the statements of this package are for.
 const oldest = 24

@@ -18,7 +18,7 @@ import (
 const applicationID = 0x6f746167
 
 // Version is the schema version that this code reads and writes: PRAGMA user_version of the file.
-const Version = 15
+const Version = 16
 
 //go:embed schema.sql
 var schema string

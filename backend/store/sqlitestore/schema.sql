@@ -179,7 +179,9 @@ CREATE TABLE compactions (
   messages_after  INTEGER,
   used_input      INTEGER,          -- tokens of its own model calls
   used_output     INTEGER,
-  lower_bound     INTEGER NOT NULL
+  lower_bound     INTEGER NOT NULL,
+  cost            REAL,             -- of its own model calls, as the loop reported it
+  currency        TEXT
 ) STRICT;
 CREATE INDEX compactions_by_session ON compactions (session);
 CREATE INDEX compactions_by_start ON compactions (start_ns);

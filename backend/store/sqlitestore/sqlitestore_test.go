@@ -200,7 +200,7 @@ func TestOpenRefuses(t *testing.T) {
 	text := write("text", strings.Repeat("this is no database ", 1000))
 	for path, want := range map[string]string{
 		foreign: errNotOurs.Error(), text: "not a database", dir: "regular file",
-		newer: "schema version 99, this program wants version 15: use a newer program",
+		newer: "schema version 99, this program wants version 16: use a newer program",
 	} {
 		before, _ := os.ReadFile(path)
 		for name, open := range map[string]func(context.Context, string, ...Option) (*Store, error){"Open": Open,

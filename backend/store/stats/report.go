@@ -45,7 +45,7 @@ type Group struct {
 	// whose other turns show it.
 	CacheRate *float64 `json:"cache_rate,omitempty"`
 	CacheIdle bool     `json:"cache_idle,omitempty"`
-	// Cost is what loops reported, by currency.
+	// Cost is what loops reported, by currency: of turns, and in the total and in groups by session of compactions.
 	Cost []Cost `json:"cost,omitempty"`
 	// Computed is what the turns cost by Options.Prices; nil without.
 	Computed *Cost `json:"computed_cost,omitempty"`
@@ -55,11 +55,12 @@ type Group struct {
 	ToolDuration *Dist            `json:"tool_duration_ns,omitempty"`
 }
 
-// Cost is an amount of money, and of how many turns.
+// Cost is an amount of money, and of how many turns and compactions.
 type Cost struct {
-	Currency string  `json:"currency"`
-	Amount   float64 `json:"amount"`
-	Turns    int64   `json:"turns"`
+	Currency    string  `json:"currency"`
+	Amount      float64 `json:"amount"`
+	Turns       int64   `json:"turns"`
+	Compactions int64   `json:"compactions,omitempty"`
 }
 
 // Tool are the calls of one tool.

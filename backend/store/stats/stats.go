@@ -5,7 +5,6 @@ package stats
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"maps"
@@ -76,18 +75,14 @@ func Collect(ctx context.Context, st store.Store, o Options) (*Report, error) {
 	if o.Query.Agent != "" || o.Query.Provider != "" || o.Query.Model != "" {
 		c.runs = map[runKey]bool{}
 	}
-	err := errors.Join(c.readTurns(ctx, st), c.readToolCalls(ctx, st))
-	r := c.report()
-	if err == nil {
-		r.Compactions, err = c.compactions(ctx, st)
+	for _, read := range []func(context.Context, store.Store) error{
+		c.readTurns, c.readToolCalls, c.readCompactions, c.readPermissions,
+	} {
+		if err := read(ctx, st); err != nil {
+			return nil, fmt.Errorf("stats: %w", err)
+		}
 	}
-	if err == nil {
-		r.Permissions, err = c.permissions(ctx, st)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("stats: %w", err)
-	}
-	return r, nil
+	return c.report(), nil
 }
 
 // maxCost is the greatest cost of a turn that is believed: sums stay finite.
@@ -107,6 +102,9 @@ type collector struct {
 	noPrice map[[2]string]int64
 	caches  map[string]bool // providers that the turns show to cache
 	runs    map[runKey]bool // that have a selected turn; nil: all
+
+	compactions []Compaction
+	permissions []Permission
 }
 
 // The numbers that a group has a distribution of.
@@ -236,19 +234,26 @@ func (g *group) turn(t *session.TurnFigures, x *price) {
 	g.known(cacheRead, t.CacheRead)
 	g.known(cacheWrite, t.CacheWrite)
 	g.providers[t.Provider] = true
-	if t.Cost.OK && math.Abs(t.Cost.V) <= maxCost {
-		m := g.cost[t.Currency]
-		if m == nil {
-			m = &Cost{Currency: t.Currency}
-			g.cost[t.Currency] = m
-		}
-		m.Amount += t.Cost.V
-		m.Turns++
-	}
+	g.paid(t.Currency, t.Cost, Cost{Turns: 1})
 	if x != nil {
 		g.computed.Amount += x.cost(t)
 		g.computed.Turns++
 	}
+}
+
+// paid adds what a loop reported.
+func (g *group) paid(currency string, amount session.Opt[float64], of Cost) {
+	if !amount.OK || math.Abs(amount.V) > maxCost {
+		return
+	}
+	m := g.cost[currency]
+	if m == nil {
+		m = &Cost{Currency: currency}
+		g.cost[currency] = m
+	}
+	m.Amount += amount.V
+	m.Turns += of.Turns
+	m.Compactions += of.Compactions
 }
 
 // price returns the price of a turn's tokens; nil where there is none, which it counts, or no tokens are known.
@@ -315,6 +320,8 @@ type counted struct {
 	texts      [2]string
 	numbers    [4]session.Opt[int64]
 	lowerBound bool
+	cost       session.Opt[float64] // of a compaction
+	currency   string
 }
 
 // tallies counts the figures of selected runs, the most frequent first.
@@ -336,6 +343,10 @@ func tallies[T any](c *collector, figures iter.Seq2[T, error],
 		}
 		t.n++
 		t.lowerBound = t.lowerBound || x.lowerBound
+		c.total.paid(x.currency, x.cost, Cost{Compactions: 1})
+		if c.o.By == BySession && x.cost.OK {
+			of(c.groups, x.run.session).paid(x.currency, x.cost, Cost{Compactions: 1})
+		}
 		for i, n := range x.numbers {
 			if n.OK {
 				t.numbers[i] = append(t.numbers[i], n.V)
@@ -347,38 +358,41 @@ func tallies[T any](c *collector, figures iter.Seq2[T, error],
 	}), nil
 }
 
-func (c *collector) compactions(ctx context.Context, st store.Store) (out []Compaction, err error) {
+func (c *collector) readCompactions(ctx context.Context, st store.Store) error {
 	q := c.query(store.CompactionTable, "kind", "trigger", "input_tokens", "output_tokens", "used_input",
-		"used_output", "lower_bound")
+		"used_output", "lower_bound", "cost", "currency")
 	all, err := tallies(c, store.Figures[session.CompactionFigures](ctx, st, q),
 		func(t *session.CompactionFigures) counted {
 			return counted{runKey{t.Session, t.Run, t.RunStart}, [2]string{t.Kind, t.Trigger},
-				[4]session.Opt[int64]{t.InputTokens, t.OutputTokens, t.UsedInput, t.UsedOutput}, t.LowerBound}
+				[4]session.Opt[int64]{t.InputTokens, t.OutputTokens, t.UsedInput, t.UsedOutput}, t.LowerBound, t.Cost,
+				t.Currency}
 		})
 	for _, t := range all {
-		out = append(out, Compaction{Kind: t.texts[0], Trigger: t.texts[1], N: t.n,
+		c.compactions = append(c.compactions, Compaction{Kind: t.texts[0], Trigger: t.texts[1], N: t.n,
 			Before: newDist(t.numbers[0]), After: newDist(t.numbers[1]),
 			UsedInput: newDist(t.numbers[2]), UsedOutput: newDist(t.numbers[3]), LowerBound: t.lowerBound})
 	}
-	return out, err
+	return err
 }
 
-func (c *collector) permissions(ctx context.Context, st store.Store) (out []Permission, err error) {
+func (c *collector) readPermissions(ctx context.Context, st store.Store) error {
 	q := c.query(store.PermissionTable, "action", "source", "wait_ns")
 	all, err := tallies(c, store.Figures[session.PermissionFigures](ctx, st, q),
 		func(t *session.PermissionFigures) counted {
-			return counted{runKey{t.Session, t.Run, t.RunStart}, [2]string{t.Action, t.Source},
-				[4]session.Opt[int64]{t.Wait}, false}
+			return counted{run: runKey{t.Session, t.Run, t.RunStart}, texts: [2]string{t.Action, t.Source},
+				numbers: [4]session.Opt[int64]{t.Wait}}
 		})
 	for _, t := range all {
-		out = append(out, Permission{Action: t.texts[0], Source: t.texts[1], N: t.n, Wait: newDist(t.numbers[0])})
+		c.permissions = append(c.permissions, Permission{Action: t.texts[0], Source: t.texts[1], N: t.n,
+			Wait: newDist(t.numbers[0])})
 	}
-	return out, err
+	return err
 }
 
 // report finishes the groups.
 func (c *collector) report() *Report {
-	r := &Report{Format: Format, By: c.o.By, Total: c.finish(c.total)}
+	r := &Report{Format: Format, By: c.o.By, Total: c.finish(c.total), Compactions: c.compactions,
+		Permissions: c.permissions}
 	for _, g := range c.groups {
 		r.Groups = append(r.Groups, c.finish(g))
 	}

@@ -47,7 +47,7 @@ func filled(t *testing.T) store.Store {
 		},
 		Compactions: []session.CompactionFigures{
 			{Run: "r", RunStart: 1, Start: 2e9, Kind: "summary", Trigger: "limit", InputTokens: num(9000),
-				OutputTokens: num(400)},
+				OutputTokens: num(400), Cost: session.Some(0.25), Currency: "USD"},
 			{Run: "r", RunStart: 1, Start: 3e9, Kind: "summary", Trigger: "limit", InputTokens: num(8000)},
 			{Run: "r", RunStart: 1, Start: 3e9, Kind: "prune"},
 		},
@@ -118,8 +118,8 @@ func TestCollect(t *testing.T) {
 			Input: dist(1000, 3000, 10, 20), Output: dist(100, 0, 1, 2), CacheRead: dist(800, 0, 0, 0),
 			CacheWrite: dist(100, 0, 0, 0), Reasoning: dist(40, 0, 0, 0),
 			Duration: dist(2e9), FirstChunk: dist(5e8), CacheRate: rate(800.0 / 4030),
-			Cost:      []Cost{{"EUR", 2, 1}, {"USD", 0.5, 1}},
-			Computed:  &Cost{"USD", 100*0.01 + 800*0.001 + 100*0.0125 + 60*0.1 + 40*0.2 + 3000*0.02, 2},
+			Cost:      []Cost{{"EUR", 2, 1, 0}, {"USD", 0.75, 1, 1}}, // as of the two sessions in a list
+			Computed:  &Cost{"USD", 100*0.01 + 800*0.001 + 100*0.0125 + 60*0.1 + 40*0.2 + 3000*0.02, 2, 0},
 			ToolCalls: 3, ToolOutcomes: map[string]int64{"ok": 1, "error": 1, "open": 1}, ToolDuration: dist(1000, 3000),
 		},
 		Groups: []Group{
@@ -128,8 +128,8 @@ func TestCollect(t *testing.T) {
 				Input: dist(1000, 3000), Output: dist(100, 0), CacheRead: dist(800, 0), CacheWrite: dist(100, 0),
 				Reasoning: dist(40, 0),
 				Duration:  dist(2e9), FirstChunk: dist(5e8), CacheRate: rate(0.2),
-				Cost:      []Cost{{"EUR", 2, 1}, {"USD", 0.5, 1}},
-				Computed:  &Cost{"USD", 77.05, 2},
+				Cost:      []Cost{{"EUR", 2, 1, 0}, {"USD", 0.5, 1, 0}},
+				Computed:  &Cost{"USD", 77.05, 2, 0},
 				ToolCalls: 3, ToolOutcomes: map[string]int64{"ok": 1, "error": 1, "open": 1}, ToolDuration: dist(1000, 3000),
 			},
 			{
@@ -167,6 +167,11 @@ func TestGroups(t *testing.T) {
 		}
 		if s := strings.Join(got, " "); s != want {
 			t.Errorf("by %s: %q, want %q", by, s, want)
+		}
+		if i := slices.IndexFunc(r.Groups, func(g Group) bool { return by == BySession && g.Name == "a" }); i >= 0 {
+			if diff := cmp.Diff(r.Total.Cost, r.Groups[i].Cost); diff != "" {
+				t.Errorf("the only session with a cost: (-total +group)\n%s", diff)
+			}
 		}
 		if r.Total.Turns != 5 || r.Total.ToolCalls != 3 || r.Total.Sessions != 2 || r.Total.Input.N != 4 {
 			t.Errorf("by %s: total %+v", by, r.Total)

@@ -35,7 +35,8 @@ func FiguresFor(k session.Key, n int) session.Figures {
 		Compactions: []session.CompactionFigures{
 			{Session: k.ID, Run: "r", RunStart: figureStart, Turn: num(0), Start: figureStart + 4, End: num(figureStart + 6),
 				Kind: "summary", Trigger: "limit", InputTokens: num(9000), OutputTokens: num(0), MessagesBefore: num(40),
-				MessagesAfter: num(4)},
+				MessagesAfter: num(4), UsedInput: num(8000), UsedOutput: num(300), LowerBound: true,
+				Cost: session.Some(0.0057), Currency: "USD"},
 			{Session: k.ID, Run: "r", RunStart: figureStart, Start: figureStart + 7},
 		},
 		Permissions: []session.PermissionFigures{

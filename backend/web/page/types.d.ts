@@ -78,7 +78,7 @@ export interface RequestJSON {
 
 export interface Bucket { le: number; n: number }
 export interface Dist { n: number; sum: number; min: number; p50: number; p90: number; p99: number; max: number; buckets: Bucket[] }
-export interface Cost { currency: string; amount: number; turns: number }
+export interface Cost { currency: string; amount: number; turns: number; compactions?: number }
 export interface StatsGroup {
   name?: string; sessions: number; turns: number; failed: number; retries: number; without_usage: number; utility?: number; lower_bound?: boolean; input?: Dist; output?: Dist;
   cache_read?: Dist; cache_write?: Dist; reasoning?: Dist; duration_ns?: Dist; model_call_ns?: Dist; first_chunk_ns?: Dist; cache_rate?: number;

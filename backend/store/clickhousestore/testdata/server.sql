@@ -192,6 +192,8 @@ CREATE TABLE IF NOT EXISTS `db`.`compactions_raw` (
   `used_input` Nullable(Int64) CODEC(ZSTD(1)),
   `used_output` Nullable(Int64) CODEC(ZSTD(1)),
   `lower_bound` UInt8 CODEC(ZSTD(1)),
+  `cost` Nullable(Float64) CODEC(ZSTD(1)),
+  `currency` LowCardinality(Nullable(String)) CODEC(ZSTD(1)),
   INDEX by_start start_ns TYPE minmax GRANULARITY 1)
 ENGINE = ReplacingMergeTree(mark)
 ORDER BY (tenant, session, number)
@@ -239,7 +241,7 @@ WHERE done = 0)) AS s USING (tenant, session)
 WHERE f.mark >= s.mark;
 
 CREATE VIEW IF NOT EXISTS `db`.`compactions`
-AS SELECT tenant, session, f.`run` AS `run`, f.`run_start_ns` AS `run_start_ns`, f.`turn` AS `turn`, f.`start_ns` AS `start_ns`, f.`end_ns` AS `end_ns`, f.`kind` AS `kind`, f.`trigger` AS `trigger`, f.`input_tokens` AS `input_tokens`, f.`output_tokens` AS `output_tokens`, f.`messages_before` AS `messages_before`, f.`messages_after` AS `messages_after`, f.`used_input` AS `used_input`, f.`used_output` AS `used_output`, f.`lower_bound` AS `lower_bound`
+AS SELECT tenant, session, f.`run` AS `run`, f.`run_start_ns` AS `run_start_ns`, f.`turn` AS `turn`, f.`start_ns` AS `start_ns`, f.`end_ns` AS `end_ns`, f.`kind` AS `kind`, f.`trigger` AS `trigger`, f.`input_tokens` AS `input_tokens`, f.`output_tokens` AS `output_tokens`, f.`messages_before` AS `messages_before`, f.`messages_after` AS `messages_after`, f.`used_input` AS `used_input`, f.`used_output` AS `used_output`, f.`lower_bound` AS `lower_bound`, f.`cost` AS `cost`, f.`currency` AS `currency`
 FROM (SELECT *
 FROM `db`.`compactions_raw` FINAL) AS f GLOBAL INNER JOIN (SELECT tenant, session, mark
 FROM `db`.`summaries` FINAL
