@@ -15,9 +15,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/dialects/gemini"
-	"github.com/otelagent/otelagent/dialects/ndjson"
 	"github.com/otelagent/otelagent/dialects/opencode"
 	"github.com/otelagent/otelagent/dialects/transcript"
 	"github.com/otelagent/otelagent/otelagent"
@@ -217,7 +217,7 @@ func TestAgentsCut(t *testing.T) {
 						if ev == nil {
 							continue
 						}
-						if line := string(ndjson.AppendEvent(nil, ev)); strings.Contains(line, "turn_ended") {
+						if line := agenttest.Dump(ev); strings.Contains(line, "turn_ended") {
 							list = append(list, line)
 						}
 					}

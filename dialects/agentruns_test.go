@@ -14,7 +14,6 @@ import (
 	"github.com/otelagent/otelagent/dialects"
 	"github.com/otelagent/otelagent/dialects/claudecode"
 	"github.com/otelagent/otelagent/dialects/codex"
-	"github.com/otelagent/otelagent/dialects/ndjson"
 	"github.com/otelagent/otelagent/dialects/pi"
 	"github.com/otelagent/otelagent/dialects/transcript"
 	"github.com/otelagent/otelagent/otelagent"
@@ -96,9 +95,9 @@ func TestAgentRuns(t *testing.T) {
 			var got []string
 			for ev, err := range d.New().Events(strings.NewReader(strings.Join(tt.lines, "\n") + "\n")) {
 				must(0, err)(t)
-				var e struct{ Type, Session, Run, Status string }
-				must(0, json.Unmarshal(ndjson.AppendEvent(nil, ev), &e))(t)
-				if e.Type == "otelagent."+tt.event {
+				var e struct{ Event, Session, Run, Status string }
+				must(0, json.Unmarshal([]byte(agenttest.Dump(ev)), &e))(t)
+				if e.Event == tt.event {
 					got = append(got, strings.TrimSpace(e.Session+" "+e.Run+" "+e.Status))
 				}
 			}

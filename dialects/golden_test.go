@@ -10,10 +10,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/dialects"
 	"github.com/otelagent/otelagent/dialects/clark"
 	"github.com/otelagent/otelagent/dialects/input"
-	"github.com/otelagent/otelagent/dialects/ndjson"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -72,7 +72,7 @@ func TestGolden(t *testing.T) {
 					got = append(append(append(got, "error: "...), err.Error()...), '\n')
 					continue
 				}
-				got = append(ndjson.AppendEvent(got, ev), '\n')
+				got = append(append(got, agenttest.Dump(ev)...), '\n')
 			}
 			if *update {
 				if err := os.WriteFile(golden, got, 0o644); err != nil {

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
-	"github.com/otelagent/otelagent/dialects/ndjson"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -207,10 +207,10 @@ func TestLaterVersion(t *testing.T) {
 	}
 	var got []string
 	for _, ev := range lines(agree(2) + agree(1)) {
-		if _, typ, ok := strings.Cut(ev, `"event_type":"`); ok {
+		if _, typ, ok := strings.Cut(ev, `"type":"`); ok {
 			ev, _, _ = strings.Cut(typ, `"`)
 		} else {
-			ev, _, _ = strings.Cut(strings.TrimPrefix(ev, `{"type":"otelagent.`), `"`)
+			ev, _, _ = strings.Cut(strings.TrimPrefix(ev, `{"event":"`), `"`)
 		}
 		got = append(got, ev)
 	}
@@ -220,7 +220,7 @@ func TestLaterVersion(t *testing.T) {
 	}
 }
 
-// lines reads all of text and returns its events as otelagent's own lines, and its errors.
+// lines reads all of text and returns its events, dumped, and its errors.
 func lines(text string, opts ...input.Settings) []string {
 	var out []string
 	for ev, err := range NewDecoder(opts...).Events(strings.NewReader(text)) {
@@ -228,7 +228,7 @@ func lines(text string, opts ...input.Settings) []string {
 			out = append(out, "error: "+err.Error())
 			continue
 		}
-		out = append(out, string(ndjson.AppendEvent(nil, ev)))
+		out = append(out, agenttest.Dump(ev))
 	}
 	return out
 }

@@ -39,9 +39,9 @@ func sample(t *testing.T) (list []captured) {
 
 // asIs is what events of a capture are compared without, where its envelope does not state it.
 var (
-	tsOf   = regexp.MustCompile(`"ts":"[^"]*",`)
+	tsOf   = regexp.MustCompile(`"(meta\.)?time":"[^"]*",`)
 	seqOf  = regexp.MustCompile(`"seq":\d+,`)
-	waitOf = regexp.MustCompile(`"wait_ns":\d+,`)
+	waitOf = regexp.MustCompile(`"wait":\d+,`)
 )
 
 // TestEnvelopes writes the sample in each form of capture that is read, and reads the same events.

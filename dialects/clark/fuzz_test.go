@@ -7,9 +7,9 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
-	"github.com/otelagent/otelagent/dialects/ndjson"
 )
 
 // FuzzDecoder reads any two inputs, one of them as the trajectory of the other: no panic, errors that say where, counts
@@ -37,7 +37,7 @@ func FuzzDecoder(f *testing.F) {
 			for _, in := range [][]byte{events, records, events} {
 				for ev, err := range d.Events(bytes.NewReader(in)) {
 					if err == nil {
-						out = append(ndjson.AppendEvent(out, ev), '\n')
+						out = append(append(out, agenttest.Dump(ev)...), '\n')
 						rec.Record(context.Background(), ev)
 						continue
 					}

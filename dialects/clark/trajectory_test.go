@@ -21,7 +21,7 @@ func TestTrajectoryGoesOn(t *testing.T) {
 		for _, ev := range events {
 			for _, kind := range []string{"run_started", "run_ended", "turn_started", "turn_ended", "tool_started",
 				"tool_ended", "attempt_discarded", "compaction_ended", "error"} {
-				if strings.HasPrefix(ev, `{"type":"otelagent.`+kind+`"`) || strings.HasPrefix(ev, kind+":") {
+				if strings.HasPrefix(ev, `{"event":"`+kind+`"`) || strings.HasPrefix(ev, kind+":") {
 					n[kind]++
 				}
 			}

@@ -17,7 +17,6 @@ import (
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
-	"github.com/otelagent/otelagent/dialects/ndjson"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -263,7 +262,7 @@ func collect(d *Decoder, inputs ...string) []string {
 				out = append(out, "error: "+err.Error())
 				continue
 			}
-			out = append(out, string(ndjson.AppendEvent(nil, ev)))
+			out = append(out, agenttest.Dump(ev))
 		}
 	}
 	return out

@@ -13,10 +13,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/guide"
 	"github.com/otelagent/otelagent/dialects/input"
-	"github.com/otelagent/otelagent/dialects/ndjson"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -53,7 +53,7 @@ func summaryOf(t *testing.T, in string, keys ...string) []string {
 			out = append(out, strings.TrimSpace(string(l)))
 			continue
 		}
-		typ := strings.TrimPrefix(strings.Trim(string(ev["type"]), `"`), "otelagent.")
+		typ := strings.Trim(string(ev["event"]), `"`)
 		if typ == "fact_stated" {
 			continue
 		}
@@ -225,7 +225,7 @@ func TestParents(t *testing.T) {
 }
 
 func TestToolParts(t *testing.T) {
-	keys := []string{"name", "outcome", "error", "truncated", "action", "reason", "derived", "decided_by", "event_type",
+	keys := []string{"name", "outcome", "error", "truncated", "action", "reason", "derived", "decided_by", "type",
 		"status", "args", "start", "end"}
 	for _, test := range []struct {
 		name, part, row string
@@ -340,19 +340,19 @@ func TestOwnEvents(t *testing.T) {
 			messageRow("k", "assistant", 1004, own(`compaction_ended","run":"A","kind":"summary","messages_before":9,`+
 				`"summary":0`, `run_ended","run":"A","status":"error","status_word":"w"`)) +
 			partRow("r", "k", 0, 1004, `{"type":"data-compaction","data":{"summary":"s","tail_start_id":"a"}}`),
-			[]string{"seq", "dialect", "recording", "index", "system", "temperature", "message", "attempt", "args", "result",
-				"outcome", "truncated", "child_run_id",
-				"stop_reason", "output", "summary", "target", "messages_before", "status", "status_word"},
+			[]string{"seq", "dialect", "recording", "index", "system", "temperature", "raw", "role", "message.time", "attempt",
+				"args", "result", "outcome", "truncated", "child_run_id", "stop_reason", "output", "summary", "target",
+				"compaction_result.messages_before", "status", "word"},
 			[]string{`run_started A seq=2 dialect="phi-core" recording="ledger"`, "turn_started A seq=2 index=3",
 				"request_prepared A seq=2 temperature=0.5",
-				`message_added A seq=2 message={"raw":{"id":"u","role":"user","createdAt":1001,"parts":[],"nodeId":7},` +
-					`"role":"user","time":"1970-01-01T00:00:01.001Z"}`,
+				`message_added A seq=2 raw={"id":"u","role":"user","createdAt":1001,"parts":[],"nodeId":7} role="user" ` +
+					`message.time="1970-01-01T00:00:01.001Z"`,
 				"attempt_discarded A seq=3 attempt=1", `tool_started A seq=4 args={"n":1}`,
 				`tool_ended A seq=4 result=1 outcome="cancelled" truncated=true child_run_id="R"`,
 				`turn_ended A seq=5 stop_reason="stop" output={"raw":{"id":"a","role":"assistant","createdAt":1003,"parts":[` +
 					call + `,` + text + `]},"role":"assistant","time":"1970-01-01T00:00:01.003Z"}`,
-				`compaction_ended A seq=7 summary="s" target="a" messages_before=9`,
-				`run_ended A seq=7 status="error" status_word="w"`}},
+				`compaction_ended A seq=7 summary="s" target="a" compaction_result.messages_before=9`,
+				`run_ended A seq=7 status="error" word="w"`}},
 		{"parts that are not there", sessionRow("") + messageRow("a", "assistant", 1001,
 			own(`tool_started","run":"A","args":7`, `tool_ended","run":"A","result":-1`,
 				`turn_ended","run":"A","output":{"raw":[7,3]}`, `turn_ended","run":"A","output":{"raw":"x"}`,
@@ -376,7 +376,7 @@ func TestDocumentsInOtherShapes(t *testing.T) {
 	u := `{"id":"u","session_id":"ses_1","role":"user","created_at":1001}`
 	p := `{"id":"p","message_id":"u","index":0,"data":` + text + `,"created_at":1001}`
 	further := `"system_prompts":[{"digest":"d","body":"b"}],"x":{"y":1}`
-	want := summaryOf(t, line("session", session)+line("message", u)+line("part", p), "message")
+	want := summaryOf(t, line("session", session)+line("message", u)+line("part", p), "raw")
 	facts := `"subject":"document","key":"guide.x","value":{"y":1}`
 	prompt := `"subject":"system_prompt/d","key":"guide.line","value":{"digest":"d","body":"b"}`
 	element := `{"message":` + u + `,"parts":[` + p + `]}`
@@ -391,7 +391,7 @@ func TestDocumentsInOtherShapes(t *testing.T) {
 		"without a session row":  `{"messages":[` + element + `],` + further + `}`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := summaryOf(t, in, "message")
+			got := summaryOf(t, in, "raw")
 			equal(t, got, want...)
 			all := string(eventsOf([]byte(in)))
 			if !strings.Contains(all, facts) || !strings.Contains(all, prompt) {
@@ -400,7 +400,7 @@ func TestDocumentsInOtherShapes(t *testing.T) {
 		})
 	}
 	both := `{"session":` + session + `,"messages":[` + element + `]}`
-	two := summaryOf(t, both+"\n"+strings.ReplaceAll(both, "ses_1", "ses_2"), "message")
+	two := summaryOf(t, both+"\n"+strings.ReplaceAll(both, "ses_1", "ses_2"), "raw")
 	equal(t, two, append(append([]string{}, want...), want...)...)
 }
 
@@ -476,7 +476,7 @@ func read(t testing.TB, path string) []byte {
 	return b
 }
 
-// printed returns events as lines of package ndjson, and errors as text.
+// printed returns events, dumped, and errors as text.
 func printed(events iter.Seq2[event.Event, error]) []byte {
 	var b []byte
 	for ev, err := range events {
@@ -484,7 +484,7 @@ func printed(events iter.Seq2[event.Event, error]) []byte {
 			b = append(append(append(b, "error: "...), err.Error()...), '\n')
 			continue
 		}
-		b = append(ndjson.AppendEvent(b, ev), '\n')
+		b = append(append(b, agenttest.Dump(ev)...), '\n')
 	}
 	return b
 }

@@ -59,18 +59,3 @@ func BenchmarkUnmarshal(b *testing.B) {
 		}
 	}
 }
-
-func BenchmarkAppendEvent(b *testing.B) {
-	text, err := os.ReadFile("testdata/examples.ndjson")
-	if err != nil {
-		b.Fatal(err)
-	}
-	evs, _ := readAll(string(text))
-	var line []byte
-	b.ReportAllocs()
-	for b.Loop() {
-		for _, ev := range evs {
-			line = AppendEvent(line[:0], ev)
-		}
-	}
-}

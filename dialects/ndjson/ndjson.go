@@ -1,4 +1,4 @@
-// Package ndjson reads and writes the events of package otelagent as lines of JSON: one line an event,
+// Package ndjson reads events from lines of JSON: one line an event,
 // `{"type":"otelagent.tool_started","ts":…,"session":…,"run":…,"call_id":…}`. A producer in any language that has no
 // dialect of its own writes them. They may stand between the lines of any dialect, for what that dialect cannot say.
 //

@@ -4,19 +4,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/spans"
 )
 
-// decoded returns what a Decoder makes of an input: events as lines, problems as they read.
+// decoded returns what a Decoder makes of an input: events dumped, problems as they read.
 func decoded(r io.Reader, opts ...input.Settings) []string {
 	var out []string
 	for ev, err := range NewDecoder(opts...).Events(r) {
@@ -27,7 +27,7 @@ func decoded(r io.Reader, opts ...input.Settings) []string {
 		case err != nil:
 			out = append(out, "!! "+err.Error())
 		default:
-			out = append(out, string(AppendEvent(nil, ev)))
+			out = append(out, agenttest.Dump(ev))
 		}
 	}
 	return out
@@ -70,12 +70,13 @@ func TestSettings(t *testing.T) {
 	got := decoded(strings.NewReader(text), input.Settings{Session: "S", Agent: "A", Provider: "P",
 		Rule: spans.UsageRuleExcludesCache})
 	want := []string{
-		`{"type":"otelagent.run_started","seq":1,"session":"S","agent":"A","provider":"P"}`,
-		`{"type":"otelagent.run_started","seq":2,"session":"own","run":"r","agent_id":"me","provider":"p","dialect":"mine"}`,
-		`{"type":"otelagent.turn_ended","seq":3,"usage":{"input":1,"rule":"excludes_cache"}}`,
-		`{"type":"otelagent.turn_ended","seq":4,"usage":{"input":1,"rule":"includes_cache"}}`,
-		`{"type":"otelagent.group_started","seq":5,"session":"S"}`,
-		`{"type":"otelagent.fact_stated","seq":6,"session":"S"}`,
+		`{"event":"run_started","session":"S","seq":1,"session_id":"S","agent":"A","provider":"P","dialect":"otelagent"}`,
+		`{"event":"run_started","session":"own","run":"r","seq":2,"session_id":"own","id":"r","agent_id":"me",` +
+			`"provider":"p","dialect":"mine"}`,
+		`{"event":"turn_ended","seq":3,"usage":{"input":1,"rule":"excludes_cache"}}`,
+		`{"event":"turn_ended","seq":4,"usage":{"input":1,"rule":"includes_cache"}}`,
+		`{"event":"group_started","session":"S","seq":5,"session_id":"S","dialect":"otelagent"}`,
+		`{"event":"fact_stated","session":"S","seq":6,"dialect":"otelagent"}`,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -147,38 +148,6 @@ func badWords(from, to int) (s string) {
 		s += fmt.Sprintf("; members[%d]: want a string, got a number", i)
 	}
 	return s
-}
-
-// TestWhatALineCannotHold writes what JSON has no place for: it is omitted or replaced as documented, and the line
-// stays one.
-func TestWhatALineCannotHold(t *testing.T) {
-	m := event.Meta{Seq: 1}
-	nan, inf := math.NaN(), math.Inf(1)
-	for _, c := range []struct {
-		ev   event.Event
-		want string
-	}{
-		{&event.TurnEnded{Meta: m, TurnResult: event.TurnResult{Cost: &nan, Model: "a\xffb"}},
-			`{"type":"otelagent.turn_ended","seq":1,"model":"a�b"}`},
-		{&event.RequestPrepared{Meta: m, Request: event.Request{Parameters: event.Parameters{Temperature: &inf},
-			Payload: []byte("{}\n")}},
-			`{"type":"otelagent.request_prepared","seq":1,"payload_text":"{}\n"}`},
-		{&event.ToolEnded{Meta: m, ToolResult: event.ToolResult{Result: []byte("\xff")}},
-			`{"type":"otelagent.tool_ended","seq":1,"result_text":"�"}`},
-		{&event.ToolStarted{Meta: m, ToolCall: event.ToolCall{Args: []byte(" 1")}},
-			`{"type":"otelagent.tool_started","seq":1,"args_text":" 1"}`},
-		{&event.MessageAdded{Meta: m, Message: event.Message{Raw: []byte("hi"), Role: "user",
-			Provenance: spans.Provenance{Raw: "no JSON"}}},
-			`{"type":"otelagent.message_added","seq":1,"message":{"raw_text":"hi","role":"user","provenance":"no JSON"}}`},
-	} {
-		line := string(AppendEvent(nil, c.ev))
-		if line != c.want {
-			t.Errorf("got %s, want %s", line, c.want)
-		}
-		if again := string(AppendEvent(nil, read(t, line))); again != line {
-			t.Errorf("again: got %s, want %s", again, line)
-		}
-	}
 }
 
 // TestErrorsHoldNoContent puts a secret wherever a value may stand.

@@ -8,7 +8,7 @@ import (
 )
 
 // A field is one key of a line, or of an object in it. The shapes below are all that is known of a key: lines are read
-// and written by them, and README.md and the schema have the same keys with what they mean.
+// by them, and README.md and the schema have the same keys with what they mean.
 type field struct {
 	key      string
 	absent   reflect.Value // what the absent key means; invalid for the zero value

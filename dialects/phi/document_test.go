@@ -13,14 +13,14 @@ import (
 	"testing/iotest"
 	"time"
 
+	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
-	"github.com/otelagent/otelagent/dialects/ndjson"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/spans"
 )
 
-// lined returns the events of text as lines of package ndjson, and errors between them.
+// lined returns the events of text, dumped, and errors between them.
 func lined(text []byte, opts ...input.Settings) []byte {
 	var out []byte
 	for ev, err := range NewDecoder(opts...).Events(bytes.NewReader(text)) {
@@ -28,7 +28,7 @@ func lined(text []byte, opts ...input.Settings) []byte {
 			out = append(out, "error: "+err.Error()+"\n"...)
 			continue
 		}
-		out = append(ndjson.AppendEvent(out, ev), '\n')
+		out = append(append(out, agenttest.Dump(ev)...), '\n')
 	}
 	return out
 }
@@ -62,7 +62,7 @@ func TestDocumentForms(t *testing.T) {
 		lines = append(append(lines, compacted(t, part)...), '\n')
 	}
 	want := string(lined(array))
-	if n := strings.Count(want, `"type":"otelagent.run_ended"`); n != 2 {
+	if n := strings.Count(want, `"event":"run_ended"`); n != 2 {
 		t.Fatalf("%d runs", n)
 	}
 	for name, text := range map[string][]byte{
@@ -263,7 +263,7 @@ func TestLedgerSaysMore(t *testing.T) {
 	got := strings.Join(collect(`{"session_id":"a.b","agent_id":"agent","created_at":`+at+
 		`,"parent_spawn_ref":{"parent_session_id":"a","parent_loop_id":"a.b.1","tool_call_id":"x"},"loops":[`+
 		loop(`,"loop_id":"a.b.1"`)+","+loop(`,"loop_id":"a.b.2","parent_loop_id":"a.b.1","turns":[`+turn+`]`)+`]}`), "\n")
-	for _, want := range []string{`"outcome":"skipped"`, `"agent_id":"agent"`, `"otelagent.fact_stated"`,
+	for _, want := range []string{`"outcome":"skipped"`, `"agent_id":"agent"`, `"event":"fact_stated"`,
 		`"parent_id":"a.b.1","continuation"`} { // no parent session and no call between them
 		if !strings.Contains(got, want) {
 			t.Errorf("no %s in\n%s", want, got)
