@@ -2,6 +2,7 @@ package input
 
 import (
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/otelagent/otelagent/internal/rawjson"
@@ -19,7 +20,9 @@ func Time(value []byte) (t time.Time) {
 		return t
 	}
 	if s, isText := rawjson.String(value); isText {
-		t, _ = time.Parse(time.RFC3339Nano, s)
+		if strings.IndexByte(s, ':') == len("2006-01-02T15") && !strings.Contains(s, ",") { // as Parse does not demand
+			t, _ = time.Parse(time.RFC3339Nano, s)
+		}
 	} else if n, err := strconv.ParseInt(string(value), 10, 64); err == nil {
 		switch {
 		case n <= 0:
