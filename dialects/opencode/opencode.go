@@ -230,7 +230,9 @@ func (d *reader) readDatabase(db *input.Database, since time.Time) error {
 		ids, err = db.IDs(sessions)
 	}
 	for i := 0; i < len(ids) && err == nil && !d.Stopped(); i++ {
-		err = cmp.Or(db.Measure(), d.readSession(db, ids[i]))
+		if err = db.Measure(); err == nil {
+			err = d.readSession(db, ids[i])
+		}
 	}
 	return err
 }
@@ -249,42 +251,36 @@ var changed = input.Sorted("id, time_created, EXISTS (SELECT 1 FROM message WHER
 	SELECT id FROM above)`, "time_created, id")
 
 func (d *reader) readSession(db *input.Database, id any) error {
-	i, place := -1, ""
-	return cmp.Or(db.Scan(sessionRow, func(_ []string, columns []any) {
-		if text, is := columns[0].([]byte); is { // else it was removed meanwhile
-			d.row("session", "", "session", text)
-		}
-	}, id), db.Scan(rows, func(_ []string, columns []any) {
-		message, isMessage := columns[0].(string)
-		text, _ := columns[1].([]byte)
-		kind := "part"
-		if isMessage {
-			kind, i = "message", i+1
-			place = object.Element("messages", i) + ".data"
+	i, place := 0, "session"
+	return db.Scan(rows, func(_ []string, columns []any) {
+		kind := Tables[columns[0].(int64)]
+		message, _ := columns[1].(string)
+		text, _ := columns[2].([]byte)
+		if kind == "message" {
+			place, i = object.Element("messages", i)+".data", i+1
 		}
 		if !d.Stopped() {
 			d.row(kind, message, place, text)
 		}
-	}, id))
+	}, id)
 }
 
-// sessionRow is the query of a session, which it spells as an export does. The last SELECT stands for columns that a
-// version lacks.
-const sessionRow = `SELECT CAST((SELECT json_object('id', id, 'parentID', parent_id, 'directory', directory,
-	'title', title, 'version', version, 'permission', json(iif(json_valid(permission), permission, 'null')),
-	'revert', json(iif(json_valid(revert), revert, 'null')),
-	'time', json_object('created', time_created, 'updated', time_updated)) FROM session WHERE id = ?1) AS BLOB)
-FROM (SELECT NULL AS directory, NULL AS title, NULL AS version, NULL AS permission, NULL AS revert) LIMIT ?2`
-
-// rows is the query of the messages of a session, each with its parts behind it. A part has no id there. The query
-// takes their keys in the order of the indexes, or sorts them, and then reads the data of each row.
+// rows is the query of a session, which it spells as an export does, and of its messages, each with its parts behind
+// it. Each row says of which of the tables it is. The query takes the keys in the order of the indexes, or sorts them,
+// and then reads the data of each row. The last SELECT stands for columns that a version lacks.
 const rows = `WITH r AS MATERIALIZED (
-	SELECT time_created, id, NULL AS part, rowid AS at FROM message WHERE session_id = ?1 UNION ALL
-	SELECT m.time_created, m.id, p.id, p.rowid FROM message m JOIN part p ON p.message_id = m.id
+	SELECT 0 AS kind, NULL AS time, NULL AS message, NULL AS part, rowid AS at FROM session WHERE id = ?1 UNION ALL
+	SELECT 1, time_created, id, NULL, rowid FROM message WHERE session_id = ?1 UNION ALL
+	SELECT 2, m.time_created, m.id, p.id, p.rowid FROM message m JOIN part p ON p.message_id = m.id
 		WHERE m.session_id = ?1
-	ORDER BY 1, 2, 3 LIMIT ?2)
-SELECT iif(part IS NULL, id, NULL), CAST(iif(part IS NULL, (SELECT data FROM message WHERE rowid = at),
-	(SELECT data FROM part WHERE rowid = at)) AS BLOB) FROM r`
+	ORDER BY 2, 3, 4 LIMIT ?2)
+SELECT kind, iif(kind = 1, message, NULL), CAST(CASE kind WHEN 2 THEN (SELECT data FROM part WHERE rowid = at)
+	WHEN 1 THEN (SELECT data FROM message WHERE rowid = at)
+	ELSE (SELECT json_object('id', id, 'parentID', parent_id, 'directory', directory, 'title', title, 'version', version,
+		'permission', json(iif(json_valid(permission), permission, 'null')),
+		'revert', json(iif(json_valid(revert), revert, 'null')),
+		'time', json_object('created', time_created, 'updated', time_updated)) FROM session WHERE rowid = at) END AS BLOB)
+FROM r, (SELECT NULL AS directory, NULL AS title, NULL AS version, NULL AS permission, NULL AS revert)`
 
 // readFolder reads a session of a storage folder.
 func (d *reader) readFolder(folder, project, session string) error {
