@@ -188,6 +188,15 @@ func TestFolder(t *testing.T) {
 	}
 }
 
+// TestCompactedAtEnd reads a session that ends with a compaction behind a final reply: its last run has completed.
+func TestCompactedAtEnd(t *testing.T) {
+	for _, s := range read(t, "testdata/agent-sessions/small.jsonl") {
+		if last := s.Runs[len(s.Runs)-1]; last.Status != spans.RunStatusCompleted || len(last.Compactions) != 1 {
+			t.Errorf("%s: status %s, %d compactions", last.ID, last.Status, len(last.Compactions))
+		}
+	}
+}
+
 // TestAgain reads sessions cut anywhere, without a panic.
 func TestAgain(t *testing.T) {
 	files, err := filepath.Glob("testdata/*/*.jsonl")

@@ -138,6 +138,9 @@ func (t *Thread) bounds(at time.Time) event.Meta {
 // Run returns the id of the open run; empty when none is.
 func (t *Thread) Run() string { return t.run }
 
+// final reports whether the open turn has ended and asked for no tool.
+func (t *Thread) final() bool { return t.turn != nil && t.turn.StopReason != "" && len(t.turn.tools) == 0 }
+
 // Idle reports whether the thread waits for a prompt: no run is open, or its last reply asked for no tool.
 func (t *Thread) Idle() bool {
 	return t.run == "" || t.over.Status != "" || t.turn != nil && len(t.turn.tools) == 0 && len(t.messages) == 0
@@ -396,10 +399,14 @@ func (t *Thread) Progress(call, typ string, body []byte, at time.Time) {
 	t.Other(typ, body, at)
 }
 
-// Compact reports a compaction. The call before it is over. Where no run is open the compaction is a run of that id.
+// Compact reports a compaction. The call before it is over, and so is the run if that call asked for nothing more and
+// no other follows. Where no run is open the compaction is a run of that id.
 func (t *Thread) Compact(id string, at time.Time, c event.Compaction, res event.CompactionResult) {
 	if t.skip {
 		return
+	}
+	if t.final() {
+		t.Over(time.Time{}, event.RunResult{})
 	}
 	t.close()
 	owner, _ := t.d.First(t.Session, "compaction "+id)
@@ -516,7 +523,7 @@ func (t *Thread) finish(ends bool) {
 	if t.run == "" || t.skip {
 		return
 	}
-	if ends && (t.over.Status != "" || u != nil && u.StopReason != "" && len(u.tools) == 0) {
+	if ends && (t.Done() || t.final()) {
 		t.End(time.Time{}, event.RunResult{})
 		return
 	}
