@@ -30,6 +30,7 @@ import (
 type fake struct {
 	*httptest.Server
 	version string
+	timeout string // of stores that open it
 	answer  func(w http.ResponseWriter, r *http.Request, sql string, data []byte) bool
 
 	mu         sync.Mutex
@@ -41,7 +42,7 @@ var insertOf = regexp.MustCompile("^INSERT INTO `[a-z]+`.`([a-z_]+)`")
 
 func newFake(t *testing.T) *fake {
 	t.Helper()
-	f := &fake{version: "26.7.3.1", bodies: map[string][]byte{}}
+	f := &fake{version: "26.7.3.1", timeout: "1m", bodies: map[string][]byte{}}
 	f.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
@@ -82,13 +83,20 @@ func (f *fake) sent() []string {
 	return slices.Clone(f.statements)
 }
 
-func (f *fake) dsn(more string) string {
-	return "clickhouse://me@" + strings.TrimPrefix(f.URL, "http://") + "/db?timeout=300ms" + more
+func (f *fake) dsn() string {
+	return "clickhouse://me@" + strings.TrimPrefix(f.URL, "http://") + "/db?timeout=" + f.timeout
+}
+
+// hurry gives stores a short timeout for a test of a silent server. Every other test has one that no delay reaches.
+func (f *fake) hurry(says string) {
+	if strings.HasPrefix(says, "silent for ") {
+		f.timeout = strings.TrimPrefix(says, "silent for ")
+	}
 }
 
 func (f *fake) open(t *testing.T, opts ...Option) *Store {
 	t.Helper()
-	s, err := Open(t.Context(), f.dsn(""), append([]Option{WithPassword("geheim")}, opts...)...)
+	s, err := Open(t.Context(), f.dsn(), append([]Option{WithPassword("geheim")}, opts...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +144,7 @@ func TestOpenErrors(t *testing.T) {
 			unusable: true, says: "none of otelagent"},
 		{name: "a newer schema", to: "max(version)", status: 200, body: string(appendU64(nil, Version+1)), unusable: true,
 			says: "use a newer program"},
-		{name: "silent", says: "silent for 300ms"},
+		{name: "silent", says: "silent for 1s"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := newFake(t)
@@ -158,7 +166,8 @@ func TestOpenErrors(t *testing.T) {
 				}
 				return true
 			})
-			dsn := f.dsn("")
+			f.hurry(c.says)
+			dsn := f.dsn()
 			if c.name == "away" {
 				dsn = strings.Replace(dsn, strings.TrimPrefix(f.URL, "http://"), strings.TrimPrefix(away.URL, "http://"), 1)
 			}
@@ -255,11 +264,13 @@ func TestPutErrors(t *testing.T) {
 		{"an answer that is cut", cuts("HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nCode"), nil, "unexpected EOF"},
 		{"no HTTP", cuts("SSH-2.0-OpenSSH\r\n"), nil, "malformed"},
 		{"silence", func(_ http.ResponseWriter, r *http.Request) bool { <-r.Context().Done(); return true }, nil,
-			"silent for 300ms"},
+			"silent for 1s"},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			for _, table := range []string{"blocks", "rows", "touches"} {
+		for _, table := range []string{"blocks", "rows", "touches"} {
+			t.Run(c.name+" at "+table, func(t *testing.T) {
+				t.Parallel()
 				f := newFake(t)
+				f.hurry(c.says)
 				s := f.open(t)
 				f.set(func(w http.ResponseWriter, r *http.Request, sql string, _ []byte) bool {
 					m := insertOf.FindStringSubmatch(sql)
@@ -278,8 +289,8 @@ func TestPutErrors(t *testing.T) {
 				if l := f.inserts(); l[len(l)-1] != table {
 					t.Errorf("inserts %v after %s failed", l, table)
 				}
-			}
-		})
+			})
+		}
 	}
 }
 
@@ -322,18 +333,21 @@ func TestResultErrors(t *testing.T) {
 		{"silence after a row", func(w http.ResponseWriter) {
 			_, _ = io.WriteString(w, whole)
 			w.(http.Flusher).Flush()
-			time.Sleep(600 * time.Millisecond)
-		}, 1, "silent for 300ms"},
+		}, 1, "silent for 1s"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			f := newFake(t)
+			f.hurry(c.says)
 			s := f.open(t)
-			f.set(func(w http.ResponseWriter, _ *http.Request, sql string, _ []byte) bool {
+			f.set(func(w http.ResponseWriter, r *http.Request, sql string, _ []byte) bool {
 				switch {
 				case strings.HasPrefix(sql, "SELECT kind"):
 					_, _ = w.Write(appendU64(appendU64(appendU64([]byte{0}, 7), 1), 1))
 				case strings.HasPrefix(sql, "SELECT canonical"):
-					c.answer(w)
+					if c.answer(w); c.says == "silent for 1s" {
+						<-r.Context().Done()
+					}
 				default:
 					return false
 				}
@@ -384,7 +398,7 @@ func TestPutIsNotCut(t *testing.T) {
 // TestReadOnly holds a store that is open for reading to SELECT.
 func TestReadOnly(t *testing.T) {
 	f := newFake(t)
-	if _, err := OpenReadOnly(t.Context(), f.dsn("")); err == nil || errors.Is(err, store.ErrUnusable) {
+	if _, err := OpenReadOnly(t.Context(), f.dsn()); err == nil || errors.Is(err, store.ErrUnusable) {
 		t.Errorf("a database that is not there: %v", err)
 	}
 	f.set(func(w http.ResponseWriter, _ *http.Request, sql string, _ []byte) bool {
@@ -398,7 +412,7 @@ func TestReadOnly(t *testing.T) {
 		}
 		return true
 	})
-	s, err := OpenReadOnly(t.Context(), f.dsn(""))
+	s, err := OpenReadOnly(t.Context(), f.dsn())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -249,7 +249,7 @@ func TestLocked(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.db")
 	holder := newStore(t, path)
 	s := newStore(t, path, withBusy(50*time.Millisecond))
-	patient := newStore(t, path)
+	patient := newStore(t, path, withBusy(time.Minute))
 	if _, err := holder.conn.ExecContext(t.Context(), "BEGIN IMMEDIATE"); err != nil {
 		t.Fatal(err)
 	}
@@ -261,7 +261,7 @@ func TestLocked(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	start := time.Now()
-	if err := patient.Put(ctx, b); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > busyTimeout/2 {
+	if err := patient.Put(ctx, b); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > patient.busy/2 {
 		t.Errorf("Put: %v after %v", err, time.Since(start))
 	}
 	if _, err := holder.conn.ExecContext(t.Context(), "ROLLBACK"); err != nil {
