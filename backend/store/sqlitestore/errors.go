@@ -34,10 +34,17 @@ func classify(err error) error {
 	switch code(err) {
 	case sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_MISMATCH:
 		return fmt.Errorf("%w: %w", store.ErrData, err)
-	case sqlite3.SQLITE_FULL:
-		return fmt.Errorf("%w: free some space first, which erasing sessions needs, too", err)
+	}
+	if noRoom(err) {
+		return fmt.Errorf("%w: the disk is full: free some space first, which erasing sessions needs, too", err)
 	}
 	return err
+}
+
+// noRoom reports whether an error is that of a full disk. That of the index of the log has a code of its own.
+func noRoom(err error) bool {
+	e := (*sqlite.Error)(nil)
+	return errors.As(err, &e) && (e.Code() == sqlite3.SQLITE_IOERR_SHMSIZE || code(err) == sqlite3.SQLITE_FULL)
 }
 
 // atRest is classify for what reads and for projections, which can be made again: where the file is damaged, trying
@@ -68,5 +75,5 @@ func unusable(err error) error {
 	if hopeless {
 		return fmt.Errorf("%w: %w", store.ErrUnusable, err)
 	}
-	return err
+	return classify(err)
 }

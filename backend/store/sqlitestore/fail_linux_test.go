@@ -41,6 +41,50 @@ func TestDiskFullCreate(t *testing.T) {
 	}
 }
 
+// On a disk with no room for the index of the log a database is read as it is. Who wants to write learns what to do.
+func TestDiskFullOpen(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "x.db")
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "mode=700,size=1m"); err != nil {
+		t.Skipf("no file system of its own can be mounted here: %v", err)
+	}
+	t.Cleanup(func() { // after every store is closed
+		if err := syscall.Unmount(dir, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	s := newStore(t, path)
+	put(t, s, key("a"), 1)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	fill, err := os.Create(filepath.Join(dir, "fill"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for err == nil {
+		_, err = fill.Write(make([]byte, 4096))
+	}
+	if err := fill.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(t.Context(), path); err == nil || errors.Is(err, store.ErrUnusable) ||
+		!strings.Contains(err.Error(), "free some space") {
+		t.Errorf("Open: %v, want one that may go away and says what to do", err)
+	}
+	r, err := OpenReadOnly(t.Context(), path)
+	if err != nil {
+		t.Fatalf("OpenReadOnly: %v", err)
+	}
+	if rows, _ := count(t, r, key("a")); rows != 1 {
+		t.Errorf("%d rows, want 1", rows)
+	}
+	if err := errors.Join(r.Close(), os.Remove(fill.Name())); err != nil {
+		t.Fatal(err)
+	}
+	checkWhole(t, newStore(t, path))
+}
+
 // Access that is denied is nothing to wait for. Root is denied nothing, so that the test runs as somebody else then.
 func TestDenied(t *testing.T) {
 	dir, err := os.MkdirTemp("", "denied")

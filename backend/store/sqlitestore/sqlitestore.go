@@ -205,8 +205,10 @@ func (s *Store) openReader(ctx context.Context) error {
 	s.readers.SetMaxIdleConns(idleReaders)
 	none, err := empty(ctx, s.readers)
 	noRights := code(err) == sqlite3.SQLITE_CANTOPEN || code(err) == sqlite3.SQLITE_READONLY
-	if _, noLog := os.Stat(s.path + "-wal"); noRights && noLog != nil {
-		// A directory that cannot be written to, and no writer: the file is all there is.
+	log, noLog := os.Stat(s.path + "-wal")
+	if noLog != nil && noRights || noRoom(err) && (noLog != nil || log.Size() == 0) {
+		// A directory that cannot be written to, or has no room for the index of the log, and no writer, which would have
+		// made one: the file is all there is.
 		_ = s.readers.Close()
 		if s.readers, err = sql.Open("sqlite", s.uri("ro")+"&immutable=1"); err != nil {
 			return err
