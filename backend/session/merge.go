@@ -18,7 +18,7 @@ import (
 func comparePreferred(x, y *Row) int {
 	saved := cmp.Compare(boolByte(isSaved(x)), boolByte(isSaved(y)))
 	switch {
-	case knownRank(x.Known) == knownRank(y.Known) && saved != 0:
+	case KnownRank(x.Known) == KnownRank(y.Known) && saved != 0:
 		return saved
 	case Supersedes(x, y):
 		return -1
@@ -64,7 +64,7 @@ func (a *assembler) merge(same []entry) entry {
 	first, best := same[0].row, 0
 	for i := range same {
 		r := same[i].row
-		if knownRank(r.Known) != knownRank(first.Known) || isSaved(r) != isSaved(first) {
+		if KnownRank(r.Known) != KnownRank(first.Known) || isSaved(r) != isSaved(first) {
 			break
 		}
 		if r.Trace == a.trace {

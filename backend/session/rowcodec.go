@@ -19,8 +19,8 @@ var ErrRow = errors.New("bad row")
 // knownOfRank has, by its canonical byte, each spans.Known. That is also its rank in Supersedes.
 var knownOfRank = [...]spans.Known{spans.KnownLive, spans.KnownClosed, spans.KnownObserved}
 
-// knownRank returns the rank of k; an unknown one counts as observed.
-func knownRank(k spans.Known) byte {
+// KnownRank returns the place of k in the order of Supersedes, from 0 for live; an unknown one counts as observed.
+func KnownRank(k spans.Known) byte {
 	if i := slices.Index(knownOfRank[:], k); i >= 0 {
 		return byte(i)
 	}
@@ -32,7 +32,7 @@ func knownRank(k spans.Known) byte {
 // bytes, so that replicas agree: of two different rows exactly one supersedes the other, and a row does not supersede
 // itself.
 func Supersedes(a, b *Row) bool {
-	if ra, rb := knownRank(a.Known), knownRank(b.Known); ra != rb {
+	if ra, rb := KnownRank(a.Known), KnownRank(b.Known); ra != rb {
 		return ra > rb
 	}
 	if a.End != b.End {
@@ -106,7 +106,7 @@ func (c *codec) row(r *Row) {
 	c.string(&r.Run)
 	c.int(&r.RunStart)
 	c.int(&r.Turn)
-	kind, known := Kind(c.byte(byte(r.Kind))), c.byte(knownRank(r.Known))
+	kind, known := Kind(c.byte(byte(r.Kind))), c.byte(KnownRank(r.Known))
 	if kind > KindForeign {
 		c.fail("kind")
 	}

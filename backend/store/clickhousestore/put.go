@@ -139,21 +139,10 @@ func (w *putter) row(r *session.Row) error {
 	}
 	b := appendI64(appendString(appendString(w.rows, r.Session.Tenant), r.Session.ID), r.Start)
 	b = append(append(append(b, r.Span[:]...), r.Trace[:]...), content[:8]...)
-	b = appendI64(append(b, known(r.Known)), r.End)
+	b = appendI64(append(b, session.KnownRank(r.Known)), r.End)
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(w.canonical)))
 	w.rows = w.put(appendString(b, w.canonical))
 	return nil
-}
-
-func known(k spans.Known) byte {
-	switch k {
-	case spans.KnownLive:
-		return 0
-	case spans.KnownClosed:
-		return 1
-	default:
-		return 2
-	}
 }
 
 func (w *putter) block(k *session.Block) {

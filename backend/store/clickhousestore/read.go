@@ -320,17 +320,25 @@ func (s *Store) project(ctx context.Context, k session.Key, p store.SummaryUpdat
 	case p.Revision <= st.dead: // of the session that was deleted, or none
 		return nil
 	}
-	return s.projectIn(ctx, st, k, &p)
+	return s.derive(ctx, k, &p)
 }
 
-// projectIn projects a session that was there in the state st.
-func (s *Store) projectIn(ctx context.Context, st state, k session.Key, p *store.SummaryUpdate) error {
+// derive writes what is derived of a session that was there: figures, and last the summary, after which the session is
+// not stale.
+func (s *Store) derive(ctx context.Context, k session.Key, p *store.SummaryUpdate) error {
 	wctx, stop := writing(ctx)
 	defer stop()
 	if err := s.insertFigures(wctx, k, p); err != nil {
 		return err
 	}
-	if err := s.summarize(wctx, k, p); err != nil {
+	key := keyOf(k)
+	b := append(appendString(appendString(nil, k.Tenant), k.ID), key[:]...)
+	b = appendU64(appendU64(b, uint64(p.Revision)), s.clock())
+	for _, f := range store.SummaryFields(&p.Summary) {
+		b = appendField(b, f, false)
+	}
+	token := fmt.Sprintf("project-%x-%d-%d", key, p.Revision, s.clock())
+	if err := s.client.insert(wctx, s.layout.into(&summaryTable), b, token); err != nil {
 		return err
 	}
 	// A deletion that was done meanwhile looked for what we had not written yet.
@@ -343,18 +351,6 @@ func (s *Store) projectIn(ctx context.Context, st state, k session.Key, p *store
 		where[t] = of(k) + fmt.Sprintf(" AND mark <= toUInt64(%d)", st.dead)
 	}
 	return s.alter(ctx, where)
-}
-
-// summarize inserts the summary, after which the session is not stale.
-func (s *Store) summarize(ctx context.Context, k session.Key, p *store.SummaryUpdate) error {
-	key := keyOf(k)
-	b := append(appendString(appendString(nil, k.Tenant), k.ID), key[:]...)
-	b = appendU64(appendU64(b, uint64(p.Revision)), s.clock())
-	for _, f := range store.SummaryFields(&p.Summary) {
-		b = appendField(b, f, false)
-	}
-	return s.client.insert(ctx, s.layout.into(&summaryTable), b,
-		fmt.Sprintf("project-%x-%d-%d", key, p.Revision, s.clock()))
 }
 
 // Size implements store.Store: of a cluster one replica of each shard counts. What merges and deletions left, and the

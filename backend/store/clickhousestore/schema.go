@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/http"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -217,20 +215,18 @@ func (l layout) into(t *table) string { return l.of(t) + " (" + t.names() + ")" 
 
 var errNotOurs = errors.New("the database has tables and is none of otelagent")
 
-var serverVersion = regexp.MustCompile(`^(\d{1,4})\.\d+`)
-
 // connect checks the version of the server.
 func (s *Store) connect(ctx context.Context) error {
 	text, err := s.client.text(ctx, "SELECT version() FORMAT TabSeparated", nil, nil)
 	if err != nil {
 		return s.failed(ctx, "connect", err)
 	}
-	m := serverVersion.FindStringSubmatch(text)
-	if m == nil {
+	var major, minor int
+	if _, err := fmt.Sscanf(text, "%d.%d", &major, &minor); err != nil {
 		return &ServerError{Status: http.StatusOK}
 	}
-	if major, err := strconv.Atoi(m[1]); err != nil || major < oldest {
-		return fmt.Errorf("server version %s, want %d or newer: %w", m[0], oldest, store.ErrUnusable)
+	if major < oldest {
+		return fmt.Errorf("server version %d.%d, want %d or newer: %w", major, minor, oldest, store.ErrUnusable)
 	}
 	return nil
 }

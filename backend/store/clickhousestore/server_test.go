@@ -234,14 +234,10 @@ func TestProjectDeleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := store.SummaryUpdate{Revision: m, Summary: storetest.Summary(k), Figures: storetest.FiguresFor(k, 3)}
-	st, err := s.state(t.Context(), k)
-	if err != nil {
-		t.Fatal(err)
-	}
 	if err := store.Delete(t.Context(), s, k); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.projectIn(t.Context(), st, k, &p); err != nil {
+	if err := s.derive(t.Context(), k, &p); err != nil {
 		t.Fatal(err)
 	}
 	if n := len(all(t, s.Figures(t.Context(), store.FigureQuery{}))); n != 0 {

@@ -203,7 +203,7 @@ func (c *copier) session(ctx context.Context, k session.Key) error {
 		if err != nil {
 			return cmp.Or(w.flush(ctx), err)
 		}
-		if has, ok := have.blocks[b.ID]; ok && (has.size == 0 || b.Size != 0 && b.Size <= has.size) {
+		if size, ok := have.blocks[b.ID]; ok && (size == 0 || b.Size != 0 && b.Size <= size) {
 			continue
 		}
 		w.batch.Blocks = append(w.batch.Blocks, b)
@@ -262,20 +262,15 @@ type rowKey struct {
 	span  session.SpanID
 }
 
-type block struct {
-	size int64
-	body [sha256.Size]byte
-}
-
-// contents is what a store has of a session: the hashes of rows and of bodies.
+// contents is what a store has of a session: the hashes of rows, and the Size of blocks.
 type contents struct {
 	rows   map[rowKey][sha256.Size]byte
-	blocks map[spans.BlockID]block
+	blocks map[spans.BlockID]int64
 }
 
 // index returns what a store has of a session.
 func (c *copier) index(ctx context.Context, st store.Store, k session.Key) (contents, error) {
-	have := contents{map[rowKey][sha256.Size]byte{}, map[spans.BlockID]block{}}
+	have := contents{map[rowKey][sha256.Size]byte{}, map[spans.BlockID]int64{}}
 	for row, err := range st.Rows(ctx, k) {
 		if err != nil {
 			return have, err
@@ -287,7 +282,7 @@ func (c *copier) index(ctx context.Context, st store.Store, k session.Key) (cont
 		if err != nil {
 			return have, err
 		}
-		have.blocks[b.ID] = block{b.Size, sha256.Sum256([]byte(b.Body))}
+		have.blocks[b.ID] = b.Size
 	}
 	return have, nil
 }

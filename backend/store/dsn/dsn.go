@@ -60,7 +60,11 @@ func Open(ctx context.Context, dsn string, opts ...Option) (store.Store, error) 
 		return nil, fmt.Errorf("%w: %w", store.ErrUnusable, err)
 	}
 	if clickhousestore.IsDSN(dsn) {
-		return openClickHouse(ctx, dsn, c)
+		open := clickhousestore.Open
+		if c.readOnly {
+			open = clickhousestore.OpenReadOnly
+		}
+		return opened(open(ctx, dsn, clickhousestore.WithPassword(c.password)))
 	}
 	var so []sqlitestore.Option
 	if c.chatTables {
@@ -70,21 +74,12 @@ func Open(ctx context.Context, dsn string, opts ...Option) (store.Store, error) 
 	if c.readOnly {
 		open = sqlitestore.OpenReadOnly
 	}
-	s, err := open(ctx, dsn, so...)
-	if err != nil {
-		return nil, err // not s: a nil pointer in a non-nil interface
-	}
-	return s, nil
+	return opened(open(ctx, dsn, so...))
 }
 
-func openClickHouse(ctx context.Context, dsn string, c config) (store.Store, error) {
-	open := clickhousestore.Open
-	if c.readOnly {
-		open = clickhousestore.OpenReadOnly
-	}
-	s, err := open(ctx, dsn, clickhousestore.WithPassword(c.password))
+func opened[T store.Store](s T, err error) (store.Store, error) {
 	if err != nil {
-		return nil, err
+		return nil, err // not s: a nil pointer in a non-nil interface
 	}
 	return s, nil
 }

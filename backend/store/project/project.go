@@ -148,12 +148,9 @@ func (p *projector) keep(ctx context.Context, k session.Key, mark store.Revision
 	if len(s.Parts) == 0 {
 		s.Rows, s.Raw = nil, nil // of a long session they are as large as the tree
 	}
-	refs := tree.TitleRefs()
 	c, chat := p.st.(chatTables)
 	chat = chat && c.ChatTables()
-	if chat || len(refs) > 0 {
-		bodies := store.NewBodies(p.st, k, tree.Links)
-		bodies.Add(tree.LiveBlocks())
+	if refs := tree.TitleRefs(); chat || len(refs) > 0 {
 		var err error
 		whole := session.Tree{Session: tree}
 		if chat {
@@ -164,7 +161,7 @@ func (p *projector) keep(ctx context.Context, k session.Key, mark store.Revision
 			if err := projectChat(ctx, p.st, c, k, mark, whole); err != nil {
 				return err
 			}
-		} else if whole.Blocks, err = titleBlocks(ctx, refs, bodies); err != nil {
+		} else if whole.Blocks, err = titleBlocks(ctx, p.st, k, tree, refs); err != nil {
 			return err
 		}
 		summary.Title = tree.Title(whole.Blocks)
@@ -222,15 +219,38 @@ func projectChat(ctx context.Context, st store.Store, c chatTables, k session.Ke
 	})
 }
 
-// titleBlocks reads the bodies of the title.
-func titleBlocks(ctx context.Context, refs []session.Ref, bodies *store.Bodies) (*session.BlockSet, error) {
-	var ids []spans.ShortID
+// titleBlocks reads the bodies that refs name, and what templates among them refer to. It passes all blocks of the
+// session once, and once more where there are templates.
+func titleBlocks(ctx context.Context, st store.Store, k session.Key, tree *session.Session, refs []session.Ref,
+) (*session.BlockSet, error) {
+	set, want := &session.BlockSet{}, map[spans.ShortID]bool{}
 	for _, ref := range refs {
 		if id, err := spans.ParseShortID(ref.Block); err == nil { // no id of a block has no body
-			ids = append(ids, id)
+			want[id] = true
 		}
 	}
-	return bodies.Load(ctx, ids)
+	for pass := 0; pass < 2 && len(want) > 0; pass++ { // what a template refers to is no template
+		pieces := map[spans.ShortID]bool{}
+		add := func(b session.Block) {
+			if want[b.ID.Short()] {
+				set.Add(b)
+				for id := range spans.Blocks(b.Body) {
+					pieces[id] = true
+				}
+			}
+		}
+		for _, b := range tree.LiveBlocks() {
+			add(b)
+		}
+		for b, err := range mapped.Blocks(ctx, st, k, tree.Links) {
+			if err != nil {
+				return nil, err
+			}
+			add(b)
+		}
+		want = pieces
+	}
+	return set, nil
 }
 
 // maxErrors bounds how many errors Refresh returns.

@@ -27,11 +27,10 @@ func (r *Reader) List(ctx context.Context, q *store.Query, now time.Time) (List,
 		return l, err
 	}
 	q.Tenant = r.Tenant
-	if err := r.relative(ctx, &q.Parent, store.Query{Tenant: r.Tenant, Parent: q.Parent, Limit: 1}); err != nil {
+	if err := r.relative(ctx, &q.Parent, store.Query{Parent: q.Parent}); err != nil {
 		return l, err
 	}
-	if err := r.relative(ctx, &q.ForkedFrom, store.Query{Tenant: r.Tenant, ForkedFrom: q.ForkedFrom,
-		Limit: 1}); err != nil {
+	if err := r.relative(ctx, &q.ForkedFrom, store.Query{ForkedFrom: q.ForkedFrom}); err != nil {
 		return l, err
 	}
 	page := *q
@@ -59,6 +58,7 @@ func (r *Reader) relative(ctx context.Context, ref *string, named store.Query) e
 	if *ref == "" {
 		return nil
 	}
+	named.Tenant, named.Limit = r.Tenant, 1
 	for _, err := range r.Store.Sessions(ctx, named) {
 		return err
 	}

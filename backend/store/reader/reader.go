@@ -142,11 +142,11 @@ func (r *Reader) WithSubAgents(ctx context.Context, refs []string, only bool) ([
 		return nil, err
 	}
 	var keys []session.Key
-	var missing []string
+	var missing []error
 	for _, ref := range refs {
 		key, err := r.Resolve(ctx, ref)
 		if err != nil {
-			missing = append(missing, err.Error())
+			missing = append(missing, err)
 			continue
 		}
 		keys = append(keys, key)
@@ -157,7 +157,7 @@ func (r *Reader) WithSubAgents(ctx context.Context, refs []string, only bool) ([
 		keys = append(keys, below...)
 	}
 	if len(missing) > 0 {
-		return nil, errors.New(strings.Join(missing, "\n"))
+		return nil, errors.Join(missing...)
 	}
 	seen := map[session.Key]bool{}
 	return slices.DeleteFunc(keys, func(k session.Key) bool {

@@ -1,6 +1,7 @@
 package reader_test
 
 import (
+	"context"
 	"errors"
 	"strconv"
 	"strings"
@@ -67,5 +68,19 @@ func TestResolve(t *testing.T) {
 		if err != nil && !strings.Contains(err.Error(), strconv.Quote(ref)) {
 			t.Errorf("error %v must name the reference %q", err, ref)
 		}
+	}
+}
+
+// What is wrong with several names is one error, which is each of them.
+func TestWithSubAgentsErrors(t *testing.T) {
+	rd := &reader.Reader{Store: memstore.New()}
+	_, err := rd.WithSubAgents(t.Context(), []string{"one", "two"}, false)
+	if !errors.Is(err, store.ErrNotFound) || strings.Count(err.Error(), "\n") != 1 {
+		t.Errorf("%v, want a line a name, and %v", err, store.ErrNotFound)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := rd.WithSubAgents(ctx, []string{"one"}, false); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, want %v", err, context.Canceled)
 	}
 }

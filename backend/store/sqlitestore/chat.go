@@ -188,10 +188,9 @@ func (w *chatWriter) put(ctx context.Context, r *chatRow) error {
 
 // CallMessage returns the id of the message row that holds a tool call of a session, "" where there is none.
 func (s *Store) CallMessage(ctx context.Context, sessionID, callID string) (id string, err error) {
-	err = s.transact(ctx, func(ctx context.Context) error {
-		const find = `SELECT ifnull(min(message_id), '') FROM chat_parts WHERE tool_call_id = ? AND session_id = ?`
-		return s.conn.QueryRowContext(ctx, find, callID, sessionID).Scan(&id)
-	})
+	const find = `SELECT ifnull(min(message_id), '') FROM chat_parts WHERE tool_call_id = ? AND session_id = ?`
+	for id, err = range each(ctx, s, "find the message of a call", find, []any{callID, sessionID}, scanOne[string]) {
+	}
 	return id, err
 }
 

@@ -243,7 +243,7 @@ func BenchmarkPutPayload(b *testing.B) {
 			batch := payloadBatch(n, text)
 			args := make([][]any, len(batch.Rows))
 			for i := range batch.Rows {
-				args[i] = appendArgs(nil, &batch.Rows[i], int64(n/20), batch.Rows[i].AppendCanonical(nil))
+				args[i] = rowArgs(&batch.Rows[i], int64(n/20), batch.Rows[i].AppendCanonical(nil))
 			}
 			n++
 			b.StartTimer()

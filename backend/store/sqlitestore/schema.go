@@ -133,32 +133,15 @@ var tokens = regexp.MustCompile(`'[^']*'|"[^"]*"|(?:--[^\n]*|\s)+`)
 
 // makeTables makes the tables of an empty database in one transaction, also where other processes do the same at the
 // same time.
-func makeTables(ctx context.Context, c *sql.Conn) (err error) {
-	if none, err := empty(ctx, c); err != nil || !none {
+func (s *Store) makeTables(ctx context.Context) error {
+	if none, err := empty(ctx, s.conn); err != nil || !none {
 		return err
 	}
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	ctx = context.WithoutCancel(ctx) // a cancelled BEGIN may have begun
-	if _, err := c.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_, _ = c.ExecContext(ctx, "ROLLBACK")
+	return s.transact(ctx, func(ctx context.Context) error {
+		if none, err := empty(ctx, s.conn); err != nil || !none {
+			return err // another process was faster
 		}
-	}()
-	none, err := empty(ctx, c)
-	if err != nil {
-		return err
-	}
-	if none { // else another process was faster
-		text := fmt.Sprintf("%s; PRAGMA application_id=%d; PRAGMA user_version=%d", schema, applicationID, Version)
-		if _, err := c.ExecContext(ctx, text); err != nil {
-			return err
-		}
-	}
-	_, err = c.ExecContext(ctx, "COMMIT")
-	return err
+		return run(ctx, s.conn, fmt.Sprintf("%s; PRAGMA application_id=%d; PRAGMA user_version=%d", schema, applicationID,
+			Version))
+	})
 }

@@ -141,7 +141,8 @@ func (s *Store) openWriter(ctx context.Context) (err error) {
 	if err := s.walMode(ctx); err != nil {
 		return err
 	}
-	if err := makeTables(ctx, s.conn); err != nil {
+	s.turn <- struct{}{}
+	if err := s.makeTables(ctx); err != nil {
 		return err
 	}
 	if s.chatTables {
@@ -157,7 +158,6 @@ func (s *Store) openWriter(ctx context.Context) (err error) {
 	if err := run(ctx, s.conn, step); err != nil {
 		return err
 	}
-	s.turn <- struct{}{}
 	// What goes wrong here goes wrong for the next Delete as well, which returns it; a full disk or a damaged page must
 	// not keep others out.
 	if err := s.erase(ctx, 0); err != nil {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/store"
-	"github.com/otelagent/otelagent/spans"
 )
 
 // checkEvery is after how many rows or blocks a Put looks whether it was cancelled.
@@ -49,25 +48,13 @@ func (s *Store) scan(ctx context.Context, query string, args []any, to ...any) e
 	return stmt.QueryRowContext(ctx, args...).Scan(to...)
 }
 
-// columns of rows, in the order in which appendArgs gives them.
-var columns = []string{"session", "span", "trace", "known", "end_ns", "canonical"}
-
-// keyColumns is how many of columns are the primary key.
-const keyColumns = 3
-
 // insertRow inserts a row. Of two with one key it keeps the row that session.Supersedes prefers: blobs compare as Go
 // compares bytes. Canonical bytes are unpacked only where all before them is equal.
-var insertRow = func() string {
-	var set []string
-	for _, c := range columns[keyColumns:] {
-		set = append(set, c+"=excluded."+c)
-	}
-	return "INSERT INTO rows (" + strings.Join(columns, ",") + ") VALUES (?" + strings.Repeat(",?", len(columns)-1) +
-		") ON CONFLICT DO UPDATE SET " + strings.Join(set, ",") +
-		" WHERE (excluded.known, excluded.end_ns) > (rows.known, rows.end_ns)" +
-		" OR (excluded.known, excluded.end_ns) = (rows.known, rows.end_ns)" +
-		" AND " + canonicalFunc + "(excluded.canonical) > " + canonicalFunc + "(rows.canonical)"
-}()
+const insertRow = `INSERT INTO rows (session, span, trace, known, end_ns, canonical) VALUES (?,?,?,?,?,?)
+	ON CONFLICT DO UPDATE SET known=excluded.known, end_ns=excluded.end_ns, canonical=excluded.canonical
+	WHERE (excluded.known, excluded.end_ns) > (rows.known, rows.end_ns)
+	OR (excluded.known, excluded.end_ns) = (rows.known, rows.end_ns)
+	AND ` + canonicalFunc + `(excluded.canonical) > ` + canonicalFunc + `(rows.canonical)`
 
 const (
 	// A new session counts as projected at the number between this mark and the one before, which is never given out,
@@ -102,9 +89,7 @@ func (s *Store) Put(ctx context.Context, b session.Batch) error {
 	}
 	var counts store.Counts
 	err = s.write(ctx, "put", func(inner context.Context) error {
-		w := putter{ctx: inner, s: s, sessions: map[session.Key]*touched{},
-			traces: map[sessionTrace]struct{}{},
-			packs:  packer{ctx: inner, s: s}}
+		w := putter{ctx: inner, s: s, sessions: map[session.Key]*touched{}, packs: packer{ctx: inner, s: s}}
 		if err := s.scan(inner, nextMark, nil, &w.mark); err != nil {
 			return err
 		}
@@ -170,43 +155,27 @@ type putter struct {
 	mark int64
 
 	sessions map[session.Key]*touched
-	lastKey  session.Key
-	last     *touched
-
-	traces    map[sessionTrace]struct{}
-	lastTrace sessionTrace
-
-	packs  packer
-	counts store.Counts
-
-	args []any
+	packs    packer
+	counts   store.Counts
 }
 
 // touched is a session that the batch has something for.
 type touched struct {
-	id    int64 // in the file
-	bytes int   // that it grew by
-}
-
-type sessionTrace struct {
-	trace   session.TraceID
-	session int64
+	id     int64 // in the file
+	bytes  int   // that it grew by
+	traces map[session.TraceID]bool
 }
 
 // session marks the session as dirty, once a batch.
 func (w *putter) session(k session.Key) (*touched, error) {
-	if w.last != nil && k == w.lastKey {
-		return w.last, nil
-	}
 	t, ok := w.sessions[k]
 	if !ok {
-		t = &touched{}
+		t = &touched{traces: map[session.TraceID]bool{}}
 		if err := w.s.scan(w.ctx, markSession, []any{k.Tenant, k.ID, w.mark}, &t.id); err != nil {
 			return nil, err
 		}
 		w.sessions[k] = t
 	}
-	w.lastKey, w.last = k, t
 	return t, nil
 }
 
@@ -223,30 +192,19 @@ func (w *putter) flush() error {
 	return w.packs.flush()
 }
 
-func (w *putter) trace(t sessionTrace) error {
-	if t == w.lastTrace {
-		return nil
-	}
-	w.lastTrace = t
-	if _, ok := w.traces[t]; ok {
-		return nil
-	}
-	w.traces[t] = struct{}{}
-	_, err := w.s.exec(w.ctx, insertTrace, t.trace[:], t.session)
-	return err
-}
-
 // row inserts a row.
 func (w *putter) row(r *session.Row, p *preparedRow) error {
 	t, err := w.session(r.Session)
 	if err != nil {
 		return err
 	}
-	if err := w.trace(sessionTrace{r.Trace, t.id}); err != nil {
-		return err
+	if !t.traces[r.Trace] {
+		t.traces[r.Trace] = true
+		if _, err := w.s.exec(w.ctx, insertTrace, r.Trace[:], t.id); err != nil {
+			return err
+		}
 	}
-	w.args = appendArgs(w.args[:0], r, t.id, p.packed)
-	res, err := w.s.exec(w.ctx, insertRow, w.args...)
+	res, err := w.s.exec(w.ctx, insertRow, rowArgs(r, t.id, p.packed)...)
 	if err != nil {
 		return err
 	}
@@ -255,16 +213,9 @@ func (w *putter) row(r *session.Row, p *preparedRow) error {
 	return err
 }
 
-// appendArgs appends the values of columns.
-func appendArgs(args []any, r *session.Row, id int64, canonical []byte) []any {
-	known := int64(2)
-	switch r.Known {
-	case spans.KnownLive:
-		known = 0
-	case spans.KnownClosed:
-		known = 1
-	}
-	return append(args, id, r.Span[:], r.Trace[:], known, r.End, canonical)
+// rowArgs returns the values of the columns of a row.
+func rowArgs(r *session.Row, id int64, canonical []byte) []any {
+	return []any{id, r.Span[:], r.Trace[:], int64(session.KnownRank(r.Known)), r.End, canonical}
 }
 
 func (w *putter) block(b *session.Block) error {

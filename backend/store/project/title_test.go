@@ -1,4 +1,4 @@
-package store_test
+package project
 
 import (
 	"bytes"
@@ -7,12 +7,12 @@ import (
 	"testing"
 
 	"github.com/otelagent/otelagent/backend/session"
-	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/memstore"
 	"github.com/otelagent/otelagent/spans"
 )
 
-func TestBodiesLoad(t *testing.T) {
+// The bodies of a title come with what templates among them refer to, and without others.
+func TestTitleBlocks(t *testing.T) {
 	st := memstore.New()
 	k := session.Key{ID: "s"}
 	var b session.Batch
@@ -30,7 +30,13 @@ func TestBodiesLoad(t *testing.T) {
 	if err := st.Put(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
-	bodies := store.NewBodies(st, k, nil)
+	load := func(ctx context.Context, ids []spans.ShortID) (*session.BlockSet, error) {
+		var refs []session.Ref
+		for _, id := range ids {
+			refs = append(refs, session.Ref{Block: id.String()})
+		}
+		return titleBlocks(ctx, st, k, &session.Session{}, refs)
+	}
 	for _, c := range []struct {
 		ids  []spans.ShortID
 		want int
@@ -41,7 +47,7 @@ func TestBodiesLoad(t *testing.T) {
 		{[]spans.ShortID{spans.BlockOfString("nobody").Short()}, 0},
 		{nil, 0},
 	} {
-		set, err := bodies.Load(t.Context(), c.ids)
+		set, err := load(t.Context(), c.ids)
 		if err != nil || set.Len() != c.want {
 			t.Errorf("%v: %d blocks, want %d", err, set.Len(), c.want)
 		}
@@ -53,7 +59,7 @@ func TestBodiesLoad(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := bodies.Load(ctx, ids); !errors.Is(err, context.Canceled) {
+	if _, err := load(ctx, ids); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }
