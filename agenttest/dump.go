@@ -12,7 +12,7 @@ import (
 )
 
 // Dump returns an event as one line of JSON: its name, and its fields that are not zero, at any depth, in their order.
-// Bytes that are JSON without line ends stand as they are, others as a string behind the word text.
+// Bytes that are JSON without line ends are written as they are, others as a string after the word text.
 func Dump(ev any) string {
 	v := reflect.Indirect(reflect.ValueOf(ev))
 	return `{"event":"` + snake(v.Type().Name()) + `"` + fields(v, v.Type()) + `}`
@@ -22,7 +22,7 @@ func snake(name string) string {
 	return strings.ToLower(regexp.MustCompile(`([a-z])([A-Z])`).ReplaceAllString(name, "${1}_$2"))
 }
 
-// fields returns the fields of v, which a struct of type outer embeds, each behind a comma.
+// fields returns the fields of v, which a struct of type outer embeds, each after a comma.
 func fields(v reflect.Value, outer reflect.Type) (out string) {
 	for f, at := range v.Fields() {
 		name := snake(f.Name)

@@ -296,7 +296,7 @@ func TestExportedCounts(t *testing.T) {
 }
 
 // TestExportIsReplayEligible looks for the parts that a turn needs to be run again: its model, its prompt and its
-// tools, each of which stands in the same file.
+// tools, each of which is in the same file.
 func TestExportIsReplayEligible(t *testing.T) {
 	seen := map[string]int{}
 	eachExport(t, func(t *testing.T, s *session.Session, one session.Batch) {

@@ -17,7 +17,7 @@ import (
 	"github.com/otelagent/otelagent/otelagent"
 )
 
-// Views show what is less than the provider counted behind ≥, utility turns behind the conversation, and the tokens of
+// Views show what is less than the provider counted after ≥, utility turns after the conversation, and the tokens of
 // compactions apart. Exports have the conversation alone, and every token once.
 func TestViewsOfLowerBounds(t *testing.T) {
 	text := own(

@@ -168,7 +168,7 @@ func parts(all []*session.Session) map[string]part {
 				flat.Permissions, flat.Defects = nil, nil
 				put(fmt.Sprintf("%s tool %s.%d", at, flat.ID, flat.Ordinal), flat.Span, flat)
 			case session.KindPermission:
-				// A permission stands with its tool call, or with its turn when the call did not arrive.
+				// A permission is with its tool call, or with its turn when the call did not arrive.
 				flat := *n.Permission
 				flat.Defects = nil
 				put(fmt.Sprintf("%s permission %s.%d %s", at, flat.CallID, flat.Ordinal, flat.SpanID), flat.Span, flat)

@@ -14,7 +14,7 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// Metrics returns the metrics of the tracer, as they stand now, in the order of docs/metrics.md. Numbers are sums since
+// Metrics returns the metrics of the tracer, as they are now, in the order of docs/metrics.md. Numbers are sums since
 // the start of the pipeline. The caller owns what it gets.
 func (p *Pipeline) Metrics() []metricdata.Metrics {
 	p.t.Helper()

@@ -32,7 +32,7 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// notContent are the keys of phi-core's events below which ids, numbers, names and words stand. Everything else counts
+// notContent are the keys of phi-core's events below which ids, numbers, names and words are. Everything else counts
 // as content, so a new field is searched for until somebody decides otherwise.
 var notContent = []string{
 	"type", "role", "kind", "status", "loop_id", "session_id", "agent_id", "parent_loop_id", "child_loop_id",
@@ -44,7 +44,7 @@ var notContent = []string{
 // free are keys of free JSON, which is content down to its keys' values, whatever they are called.
 var free = []string{"arguments", "args", "details", "metadata", "data", "parameters"}
 
-// contentOf finds every string of an event of phi-core that is content, and those that also stand elsewhere.
+// contentOf finds every string of an event of phi-core that is content, and those that also are elsewhere.
 func contentOf(v any, secret, public map[string]bool, open bool) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -61,7 +61,7 @@ func contentOf(v any, secret, public map[string]bool, open bool) {
 	case string:
 		if open {
 			public[v] = true
-		} else if len(v) >= 6 { // shorter strings stand in names and ids by chance
+		} else if len(v) >= 6 { // shorter strings are in names and ids by chance
 			secret[v] = true
 		}
 	}
@@ -210,7 +210,7 @@ func TestNothingLeavesWithoutCapture(t *testing.T) {
 	}
 }
 
-// partOfAKey reports whether s stands in the name of a key of the registry, such as "tokens".
+// partOfAKey reports whether s is in the name of a key of the registry, such as "tokens".
 func partOfAKey(s string) bool {
 	return slices.ContainsFunc(spans.Attributes(), func(a spans.Attribute) bool {
 		return strings.Contains(string(a.Key),
@@ -218,7 +218,7 @@ func partOfAKey(s string) bool {
 	})
 }
 
-// idsOf returns the ids on spans, and the names, with those that stand in metrics whatever happens.
+// idsOf returns the ids on spans, and the names, with those that are in metrics whatever happens.
 func idsOf(b session.Batch) (ids map[string]bool, names []string) {
 	ids = map[string]bool{}
 	for _, m := range spans.Metrics() {

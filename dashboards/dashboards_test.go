@@ -155,7 +155,7 @@ func (p *panel) allLinks(t *testing.T) []link {
 	return out
 }
 
-// inLink is a value as it stands in addresses, and as Grafana encodes it.
+// inLink is a value as it is in addresses, and as Grafana encodes it.
 const inLink, inLinkEncoded = "it's 50% & #1", "it%27s%2050%25%20%26%20%231"
 
 // TestPanels checks that a panel names its question, its meaning and its unit, and that the variables, data sources,

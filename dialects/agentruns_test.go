@@ -20,7 +20,7 @@ import (
 )
 
 // TestAgentsCopies reads each file together with a copy of it in another folder: no run, turn, tool call, compaction or
-// token counts twice. Messages and records that have no id may stand twice.
+// token counts twice. Messages and records that have no id may come twice.
 func TestAgentsCopies(t *testing.T) {
 	for _, a := range []agent{
 		geminiCLI,

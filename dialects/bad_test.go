@@ -19,7 +19,7 @@ import (
 	"github.com/otelagent/otelagent/internal/object"
 )
 
-// good are lines of each dialect that stand before a bad one and behind it.
+// good are lines of each dialect that are before a bad one and after it.
 var good = map[string][2]string{
 	"claude-code": {`{"type":"user","sessionId":"s","uuid":"u1","message":{"role":"user","content":"a"}}` + "\n",
 		`{"type":"user","sessionId":"s","uuid":"u2","message":{"role":"user","content":"b"}}` + "\n"},

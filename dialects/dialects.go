@@ -161,7 +161,7 @@ func Recognise(head []byte) (d Dialect, why string, err error) {
 	}
 	unknown := &UnknownError{Empty: len(bytes.TrimSpace(head)) == 0}
 	for i, other := range slices.Backward(all) {
-		if first[i] > 0 && (i > 0 || len(unknown.met) == 0) { // lines of package ndjson stand between those of another
+		if first[i] > 0 && (i > 0 || len(unknown.met) == 0) { // lines of package ndjson are between those of another
 			d, why = other, whys[i]
 			unknown.met = append(unknown.met, fmt.Sprintf("line %d is %s", first[i], other.Name))
 		}

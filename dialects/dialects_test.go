@@ -190,7 +190,7 @@ func TestSentAgain(t *testing.T) {
 var seqs = regexp.MustCompile(`"seq":\d+,?`)
 
 // TestReading reads each form as a file, byte by byte, with other line ends, as server-sent events, from a reader that
-// fails, twice with one Decoder, with a line of package ndjson behind it, and stops after every event.
+// fails, twice with one Decoder, with a line of package ndjson after it, and stops after every event.
 func TestReading(t *testing.T) {
 	broken := errors.New("broken")
 	for path, name := range samples {

@@ -102,7 +102,7 @@ up() {
 // rust finds the commands that need Rust: TestRustOfTheGuide and TestRun run them where EXAMPLES asks for that.
 var rust = regexp.MustCompile(`(?m)^(rustc|examples/run\.sh) `)
 
-// follow runs the sh blocks of a guide in one shell, which writes the files of the other blocks where they stand, and
+// follow runs the sh blocks of a guide in one shell, which writes the files of the other blocks where they are, and
 // returns the output.
 func follow(t *testing.T, bin string, guide []block, commands int) string {
 	t.Helper()

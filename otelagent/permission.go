@@ -15,7 +15,7 @@ type Permission writer.Asking
 type Decision struct {
 	// Action is what was decided. Empty: deny with Err, else ask.
 	Action spans.Action
-	// Pattern is the rule that matched (content), Source where that rule stands.
+	// Pattern is the rule that matched (content), Source where that rule is defined.
 	Pattern string
 	Source  spans.PermissionSource
 	// Reason is why, and who decided (content).

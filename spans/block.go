@@ -14,7 +14,7 @@ import (
 // The zero value names no block.
 type BlockID [sha256.Size]byte
 
-// ShortID is the part of a block id that stands in lists: its first 8 bytes. The SHA-256 of a request covers all its
+// ShortID is the part of a block id that is in lists: its first 8 bytes. The SHA-256 of a request covers all its
 // blocks, so a short id that names the wrong block is noticed.
 type ShortID [8]byte
 
@@ -35,7 +35,7 @@ func BlockOfString(body string) BlockID {
 // IsZero reports whether id names no block.
 func (id BlockID) IsZero() bool { return id == BlockID{} }
 
-// Short returns the part of id that stands in lists.
+// Short returns the part of id that is in lists.
 func (id BlockID) Short() ShortID { return ShortID(id[:8]) }
 
 // String returns the id in hexadecimal.
@@ -46,7 +46,7 @@ func (id BlockID) String() string {
 // MarshalText returns the id in hexadecimal.
 func (id BlockID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
 
-// String returns the short id as it stands in lists: 11 characters of base64url.
+// String returns the short id as it is in lists: 11 characters of base64url.
 func (id ShortID) String() string {
 	var b [shortText]byte
 	base64.RawURLEncoding.Encode(b[:], id[:])

@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// Content is raw JSON, or text, as it was spelled. It stands in blocks, named by their SHA-256. A block is a text or a
+// Content is raw JSON, or text, as it was spelled. It is in blocks, named by their SHA-256. A block is a text or a
 // template. A template is a text in which control characters, which raw JSON cannot contain, refer to what was cut out:
 //
 //	0x01 SHORTID     the text of that block, as it is
@@ -21,7 +21,7 @@ import (
 //	0x03 C           a word that messages often contain: words holds it at C - '0'
 //	0x01 C           the character C of the text itself, 0x01 to 0x03
 //
-// References are one level deep: what 0x01 refers to is no template. The second group stands only in the block `rest`
+// References are one level deep: what 0x01 refers to is no template. The second group is only in the block `rest`
 // of a request, and what it refers to are templates without such references.
 
 const (
@@ -50,7 +50,7 @@ var words = strings.Fields(`
 "type":"object" "type":"string" "type":"integer" "type":"boolean" "type":"array" "description": "properties":
 "required": "additionalProperties":false "parameters": "items": "default": "minimum":`)
 
-// inTemplate replaces what stands in another way in a template.
+// inTemplate replaces what is in another way in a template.
 var inTemplate = sync.OnceValue(func() *strings.Replacer {
 	var pairs []string
 	for i, word := range words {

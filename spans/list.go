@@ -45,13 +45,13 @@ func WholeOf(size int64, sum BlockID) string {
 	return strconv.FormatInt(size, 10) + ":" + base64.RawURLEncoding.EncodeToString(sum[:12])
 }
 
-// List is one list as it stands in otelagent.lists:
+// List is one list as it is in otelagent.lists:
 //
 //	NAME[.ATTEMPT] COUNT[ P MARK][ WHOLE]
 //	ITEM
 //	...
 //
-// A line feed separates the lines; the last line has none. WHOLE stands in the list `params` only and describes the
+// A line feed separates the lines; the last line has none. WHOLE is in the list `params` only and describes the
 // request. With P, the items are those after the first P, which are the first P items of any list that has Mark MARK
 // there.
 type List struct {
@@ -140,7 +140,7 @@ func isIndex(s string) bool {
 	return err == nil && n >= 0 && strconv.FormatInt(n, 10) == s
 }
 
-// Mark names the beginning of a list by what stands on the wire: it can be computed without the bodies, so that a
+// Mark names the beginning of a list by what is on the wire: it can be computed without the bodies, so that a
 // prefix is found in lists whose blocks were lost. The zero value is that of the empty list.
 //
 // m(0) is 8 zero bytes; m(i) = the first 8 bytes of SHA-256(m(i-1) | wire form of the item).
@@ -153,7 +153,7 @@ func (m Mark) Add(item string) Mark {
 	return Mark(sum[:8])
 }
 
-// String returns the mark as it stands on the wire: 11 characters of base64url.
+// String returns the mark as it is on the wire: 11 characters of base64url.
 func (m Mark) String() string { return ShortID(m).String() }
 
 // EncodePrefix returns `P MARK`.

@@ -40,7 +40,7 @@ type Metric struct {
 	Attributes []attribute.Key
 	// Profiles that have it; nil means all.
 	Profiles []Profile
-	// Prometheus is its name there; of a histogram what stands before _bucket, _sum and _count.
+	// Prometheus is its name there; of a histogram what is before _bucket, _sum and _count.
 	Prometheus string
 	// Brief says what is counted, Question what the metric answers.
 	Brief, Question string

@@ -105,7 +105,7 @@ func (p *Provenance) fields() []provenanceField {
 	return nil
 }
 
-// Encode returns the short form that stands in list items: fields parted by colons, each percent-encoded, such as
+// Encode returns the short form that is in list items: fields parted by colons, each percent-encoded, such as
 // `t:3:r:1` (turn 3, tool-call-result, message 1), `mt:long-term:mem-7`, `st`; `?` and percent-encoded JSON for what
 // has no short form; empty for the zero value.
 func (p Provenance) Encode() string {

@@ -6,7 +6,7 @@ type Redactable struct {
 	Body []byte
 	// JSON says that Body is JSON; else it is text.
 	JSON bool
-	// Place says where it stands: one of the values below, or the name of the list that it is alone in (ListArgs,
+	// Place says where it is: one of the values below, or the name of the list that it is alone in (ListArgs,
 	// ListResult, ListSummary, ListMetadata, ListRules).
 	Place string
 	// Role is that of a message: user, assistant, toolResult, or what the loop says.

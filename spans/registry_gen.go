@@ -422,7 +422,7 @@ const (
 	CompactionReasonKey = attribute.Key("otelagent.compaction.reason")
 	// PermissionActionKey (string; enum; on permission.evaluate): What was decided.
 	PermissionActionKey = attribute.Key("otelagent.permission.action")
-	// PermissionSourceKeyKey (string; name; on permission.evaluate): Where the rule stands.
+	// PermissionSourceKeyKey (string; name; on permission.evaluate): Where the rule is defined.
 	PermissionSourceKeyKey = attribute.Key("otelagent.permission.source")
 	// PermissionPatternKey (string; content; on permission.evaluate): The rule that matched.
 	PermissionPatternKey = attribute.Key("otelagent.permission.pattern")
@@ -548,7 +548,7 @@ const (
 	RunKindParallel RunKind = "parallel"
 )
 
-// RunStatus: How a run stands or ended.
+// RunStatus: The status of a run.
 // Words outside this list are kept as they came.
 type RunStatus string
 
@@ -781,7 +781,7 @@ const (
 	ActionAsk Action = "ask"
 )
 
-// PermissionSource: Where the rule that decided stands. Words outside this list (phi-core: hook, input_filter) are kept as they came.
+// PermissionSource: Where the rule that decided is defined. Words outside this list (phi-core: hook, input_filter) are kept as they came.
 // Words outside this list are kept as they came.
 type PermissionSource string
 
@@ -928,7 +928,7 @@ const (
 	DefectChildNotSeen DefectCode = "child_not_seen"
 	// DefectEventLost: The source says that it lost events.
 	DefectEventLost DefectCode = "event_lost"
-	// DefectRunsMixed: Lines of several runs stand in one stream and do not say whose they are; those that cannot be attributed are kept where they came, and nothing is guessed.
+	// DefectRunsMixed: Lines of several runs are in one stream and do not say whose they are; those that cannot be attributed are kept where they came, and nothing is guessed.
 	DefectRunsMixed DefectCode = "runs_mixed"
 	// DefectTimeBackwards: A span ends before it starts.
 	DefectTimeBackwards DefectCode = "time_backwards"
@@ -1104,7 +1104,7 @@ var attributes = []Attribute{
 	{Key: CompactionTargetKey, Type: "string", Class: ClassID, Brief: "Where a revert went back to."},
 	{Key: CompactionReasonKey, Type: "string", Class: ClassContent, Brief: "Why it was done or refused."},
 	{Key: PermissionActionKey, Type: "string", Class: ClassEnum, Brief: "What was decided."},
-	{Key: PermissionSourceKeyKey, Type: "string", Class: ClassName, Brief: "Where the rule stands."},
+	{Key: PermissionSourceKeyKey, Type: "string", Class: ClassName, Brief: "Where the rule is defined."},
 	{Key: PermissionPatternKey, Type: "string", Class: ClassContent, Brief: "The rule that matched."},
 	{Key: PermissionTargetKeyKey, Type: "string", Class: ClassEnum, Brief: "What it was about; absent for a tool."},
 	{Key: PermissionReasonKey, Type: "string", Class: ClassContent, Brief: "Why."},
@@ -1148,7 +1148,7 @@ var defects = []Defect{
 	{Code: DefectParentCycle, Brief: "Runs name each other as parents; the link was cut.", Observation: false},
 	{Code: DefectChildNotSeen, Brief: "A tool call names a child run of which nothing arrived. Usual where the loop does not forward the events of sub-agents.", Observation: true},
 	{Code: DefectEventLost, Brief: "The source says that it lost events.", Observation: false},
-	{Code: DefectRunsMixed, Brief: "Lines of several runs stand in one stream and do not say whose they are; those that cannot be attributed are kept where they came, and nothing is guessed.", Observation: false},
+	{Code: DefectRunsMixed, Brief: "Lines of several runs are in one stream and do not say whose they are; those that cannot be attributed are kept where they came, and nothing is guessed.", Observation: false},
 	{Code: DefectTimeBackwards, Brief: "A span ends before it starts.", Observation: false},
 }
 

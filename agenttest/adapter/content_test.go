@@ -116,7 +116,7 @@ func TestRequestsComeBack(t *testing.T) {
 }
 
 // TestEveryPayloadComesBack records requests as they go to a provider. Each comes back byte for byte, in whatever form
-// and size it is and whatever parameters stand next to it, and no span and no text is larger than its bound.
+// and size it is and whatever parameters are next to it, and no span and no text is larger than its bound.
 func TestEveryPayloadComesBack(t *testing.T) {
 	large, image := strings.Repeat("large ", 400_000), make([]byte, 3<<20)
 	_, _ = rand.Read(image)

@@ -209,7 +209,7 @@ type Known struct {
 	Used bool
 }
 
-// KnownIn reads the table of differences behind the marker of that name in dialects/phi/README.md.
+// KnownIn reads the table of differences after the marker of that name in dialects/phi/README.md.
 func KnownIn(tb testing.TB, root, name string) []*Known {
 	tb.Helper()
 	var known []*Known

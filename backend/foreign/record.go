@@ -67,7 +67,7 @@ func (r *record) read(t *Table) bool {
 			r.start = timeOf(r.value("time"))
 		}
 		r.end = r.start
-		if r.role == roleTurn || r.role == roleTool || r.role == roleCompaction { // it stands at the end of what took time
+		if r.role == roleTurn || r.role == roleTool || r.role == roleCompaction { // it is at the end of what took time
 			if d, ok := r.value("duration_ms").Double(); ok && d > 0 && d < 1e12 {
 				r.start = max(r.start-int64(d*1e6), min(r.start, 1))
 			}

@@ -23,7 +23,7 @@ type run struct {
 }
 
 // runName names a run. The id is that of the run in the tree: a key of a prompt, the id of an agent or of the tool call
-// that it stands below, that of a span or of the log record that begins it, else that of its trace or session.
+// that it is below, that of a span or of the log record that begins it, else that of its trace or session.
 type runName struct {
 	key   session.Key
 	id    string
@@ -54,7 +54,7 @@ func (m *mapper) keyName(r *record, key string) runName {
 	return name
 }
 
-// callRun returns the run of what stands below a tool call without a run of its own.
+// callRun returns the run of what is below a tool call without a run of its own.
 func (m *mapper) callRun(key session.Key, call *record) *run {
 	name := runName{key: key, id: call.id}
 	if call.id == "" {
@@ -233,8 +233,8 @@ func (m *mapper) placeLate(late []*record) {
 	}
 }
 
-// meet gives the names by which log records know a run to the run of the span that they stand on, or to the one run
-// whose spans report the same call or reply: other records of the prompt may stand on no span.
+// meet gives the names by which log records know a run to the run of the span that they are on, or to the one run
+// whose spans report the same call or reply: other records of the prompt may be on no span.
 func (m *mapper) meet() {
 	type report struct {
 		key  session.Key

@@ -177,7 +177,7 @@ func (w words) fit(v session.Value) bool {
 // noMore ends the keys of a field: those of the source in `like` do not follow.
 const noMore = "-"
 
-// add puts what b has behind what s has.
+// add puts what b has after what s has.
 func (s *Source) add(b *Source) {
 	keys := map[field]words{}
 	maps.Copy(keys, s.Keys)

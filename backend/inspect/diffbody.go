@@ -14,7 +14,7 @@ import (
 	"github.com/otelagent/otelagent/backend/session/diff"
 )
 
-// write draws a line behind the indent.
+// write draws a line after the indent.
 func (v *diffView) write(parts ...string) { v.line(v.indent, strings.Join(parts, "")) }
 
 // note draws lines that belong to both sides.
@@ -289,7 +289,7 @@ func messageText(m *session.Message) string {
 	return joined(separator, out...)
 }
 
-// lines draws lines of a hunk. Side by side, a removed line stands next to the one that was added in its place: lines
+// lines draws lines of a hunk. Side by side, a removed line is next to the one that was added in its place: lines
 // with words belong together, and so do those without.
 func (v *diffView) lines(l []diff.Line) {
 	for i := 0; i < len(l); {

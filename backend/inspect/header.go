@@ -181,7 +181,7 @@ func knownUsage(known bool, u session.Usage) []string {
 	return usageWords(u)
 }
 
-// tokenCount is a count of tokens; of a lower bound behind the sign for that.
+// tokenCount is a count of tokens; of a lower bound after the sign for that.
 func tokenCount(lowerBound bool, n int64) string {
 	if lowerBound {
 		return "≥" + Count(n)

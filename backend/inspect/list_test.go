@@ -10,7 +10,7 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// Lists have the columns that there is room for, and those that a filter asks for. Titles stand where agents do where
+// Lists have the columns that there is room for, and those that a filter asks for. Titles are where agents do where
 // there is no room for both, what is archived says so, an unknown value is no zero, and one long id does not hide the
 // columns of all sessions.
 func TestList(t *testing.T) {

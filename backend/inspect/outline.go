@@ -103,7 +103,7 @@ func (v *View) Tree() session.Tree { return v.tree }
 // Len returns the number of turns of all runs.
 func (v *View) Len() int { return len(v.turns) }
 
-// Position returns where a turn of the tree stands in Outline.Turns, -1 for any other.
+// Position returns where a turn of the tree is in Outline.Turns, -1 for any other.
 func (v *View) Position(t *session.Turn) int {
 	if i, ok := v.at[t]; ok {
 		return i

@@ -51,7 +51,7 @@ func resultText(body string) string {
 	return cmp.Or(strings.Join(texts, " "), valueText([]byte(body)))
 }
 
-// argsText returns arguments as they would stand between the parentheses of a call: name: value, name: value.
+// argsText returns arguments as they would be between the parentheses of a call: name: value, name: value.
 func argsText(body string) string {
 	o := fields(body)
 	if o == nil || len(body) > maxScan { // of a long one the beginning is enough

@@ -236,7 +236,7 @@ func (d *drawer) tools(l []stats.Tool) {
 	d.more(len(l)-maxTools, "tool")
 }
 
-// section draws a table behind a blank line; nothing where it has no rows.
+// section draws a table after a blank line; nothing where it has no rows.
 func (d *drawer) section(cols []column, rows [][]string, giveWay ...string) {
 	if len(rows) > 0 {
 		d.line()

@@ -69,7 +69,7 @@ func TestStats(t *testing.T) {
 	}
 }
 
-// Where low buckets stand together, zeros stand apart.
+// Where low buckets are together, zeros are apart.
 func TestStatsZeros(t *testing.T) {
 	dist := &stats.Dist{N: 14, Max: 5000, Buckets: []stats.Bucket{{Le: 0, N: 7}}}
 	for _, le := range []int64{1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000} {

@@ -33,9 +33,9 @@ type text struct {
 	label string
 	style style // of the label
 	text  string
-	lines int // over how many lines it may go; it is cut behind the last
+	lines int // over how many lines it may go; it is cut after the last
 
-	// For the log: the name of a line that it has, and its time; or that it stands in the line at the end of the node.
+	// For the log: the name of a line that it has, and its time; or that it is in the line at the end of the node.
 	id  string
 	at  time.Time
 	end bool
@@ -122,7 +122,7 @@ func (d *treeDrawer) node(n *node, first, rest string) {
 	}
 }
 
-// text draws a text behind a stem. Line feeds in it are kept.
+// text draws a text after a stem. Line feeds in it are kept.
 func (d *treeDrawer) text(t *text, stem string) {
 	room, label := d.width-width(stem)-labelWidth, t.style.of(t.label)
 	for line := range strings.SplitSeq(t.text, "\n") {

@@ -86,7 +86,7 @@ type OutlineRun struct {
 	// continues, rerun, branch, compaction or sub-agent.
 	Parent   int    `json:"parent,omitempty"`
 	Relation string `json:"relation,omitempty"`
-	// SpawnedBy is the address of the turn whose tool call spawned it, with the id of the call behind '#'.
+	// SpawnedBy is the address of the turn whose tool call spawned it, with the id of the call after '#'.
 	SpawnedBy string `json:"spawned_by,omitempty"`
 	// Hidden says that it was rewound, Copied that a fork took it over.
 	Hidden bool   `json:"hidden,omitempty"`
@@ -162,7 +162,7 @@ type OutlineChild struct {
 	Kind    string              `json:"kind"` // sub-agent or fork
 	Agent   string              `json:"agent,omitempty"`
 	Status  spans.SessionStatus `json:"status,omitempty"`
-	// From is the address of the turn that spawned it, with the id of its tool call behind '#', as far as known.
+	// From is the address of the turn that spawned it, with the id of its tool call after '#', as far as known.
 	From string `json:"from,omitempty"`
 }
 
@@ -260,7 +260,7 @@ type Body struct {
 // CallView is a tool call with input and output.
 type CallView struct {
 	OutlineCall
-	Address   string   `json:"address"` // of its turn, with the id of the call behind '#'
+	Address   string   `json:"address"` // of its turn, with the id of the call after '#'
 	Input     *Body    `json:"input,omitempty"`
 	Output    *Body    `json:"output,omitempty"`
 	Error     string   `json:"error,omitempty"`

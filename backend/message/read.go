@@ -68,7 +68,7 @@ const (
 	extension = "extension message" // type of a message of a loop's own kind, which no model gets
 )
 
-// split moves results of tools into messages of their own, behind the calls that they answer.
+// split moves results of tools into messages of their own, after the calls that they answer.
 func split(m Message) (out []Message) {
 	isSplit := func(p Part) bool { return p.Kind == ToolResult || p.Type == stepStart }
 	if m.Role == Tool || !slices.ContainsFunc(m.Parts, isSplit) {

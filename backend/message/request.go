@@ -273,7 +273,7 @@ var native = map[API]struct {
 	},
 }
 
-// Native reports whether the request that r was read from is a body of that API as it stands. It looks for members that
+// Native reports whether the request that r was read from is a body of that API as it is. It looks for members that
 // the API demands, and for keys and types that only other spellings have.
 func (r *Request) Native(api API) bool {
 	rules, ok := native[api]

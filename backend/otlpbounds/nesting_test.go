@@ -35,7 +35,7 @@ func traces(t testing.TB, lists, maps int, other string) []byte {
 	return b
 }
 
-// TestCheck nests lists and maps in attributes: what stands in text is no message.
+// TestCheck nests lists and maps in attributes: what is in text is no message.
 func TestCheck(t *testing.T) {
 	for name, c := range map[string]struct {
 		b    []byte

@@ -77,7 +77,7 @@ func init() {
 	scope.fields = [16]*message{3: keyValue}
 }
 
-// request is an export request of records, which stand in scopes, which stand in resources.
+// request is an export request of records, which are in scopes, which are in resources.
 func request(ofResource, ofScope int64, record *message) *message {
 	inScope := &message{bytes: ofScope, fields: [16]*message{1: scope, 2: record}}
 	inResource := &message{bytes: ofResource, fields: [16]*message{1: resource, 2: inScope}}
@@ -245,7 +245,7 @@ func (w *protoWalk) field(top openMessage, v uint64) {
 			w.skip = min(8, rest)
 		case 2:
 			w.state = inLength
-		case 3, 4: // begin and end of a group: its fields stand here
+		case 3, 4: // begin and end of a group: its fields are here
 		case 5:
 			w.skip = min(4, rest)
 		default:

@@ -15,7 +15,7 @@ import (
 
 // A field of the tree that one attribute fills names the attribute in its tag attr; nothing else lists it. The tag
 // holds keys, separated by commas. An attribute fills the field if it has the type of the field; of several, the last
-// by key counts. Options stand between the keys:
+// by key counts. Options are between the keys:
 //
 //   - header: turns repeat the attribute of their run.
 //   - seconds: the attribute is in seconds, the field in nanoseconds.

@@ -12,7 +12,7 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// packer sends lists as the adapter does, cut down: the items since the last request but twelve, 24 at least, behind
+// packer sends lists as the adapter does, cut down: the items since the last request but twelve, 24 at least, after
 // a mark.
 type packer struct {
 	last   []string // items sent last
@@ -242,7 +242,7 @@ func TestResolvedItemsAreBounded(t *testing.T) {
 	}
 }
 
-// What a list repeats behind the beginning that both have is no part of the other one.
+// What a list repeats after the beginning that both have is no part of the other one.
 func TestRefsWithout(t *testing.T) {
 	s := synth{session: Key{ID: "s1"}}
 	for i, bodies := range [][]string{{"one", "two"}, {"one", "three", "one", "two"}} {

@@ -86,7 +86,7 @@ func TestRowGolden(t *testing.T) {
 	}
 }
 
-// A beginning of a row, a row with a byte behind it, and one with unsorted attributes are none; of any other bytes see
+// A beginning of a row, a row with a byte after it, and one with unsorted attributes are none; of any other bytes see
 // FuzzParseRow.
 func TestParseRowIsStrict(t *testing.T) {
 	r, unsorted := fullRow(), fullRow()

@@ -22,7 +22,7 @@ func TestSummaryParent(t *testing.T) {
 	}
 }
 
-// TestSummaryModel names the model of the turn that began last, though the run of a sub-agent stands behind it.
+// TestSummaryModel names the model of the turn that began last, though the run of a sub-agent is after it.
 func TestSummaryModel(t *testing.T) {
 	model := func(name string) []any { return []any{string(spans.RequestModelKey), name} }
 	s := &synth{session: Key{ID: "s1"}}

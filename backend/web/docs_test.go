@@ -23,7 +23,7 @@ func document(t *testing.T) string {
 	return string(b)
 }
 
-// Every path of docs/api.md answers, and every path that TestPaths asks with success stands there.
+// Every path of docs/api.md answers, and every path that TestPaths asks with success is there.
 func TestDocumentedPaths(t *testing.T) {
 	text := document(t)
 	shapes := regexp.MustCompile("`/api/v1/([^`]*)`").FindAllStringSubmatch(text, -1)
@@ -65,7 +65,7 @@ func TestDocumentedPaths(t *testing.T) {
 	}
 }
 
-// Every field of the shapes stands in docs/api.md.
+// Every field of the shapes is in docs/api.md.
 func TestDocumentedFields(t *testing.T) {
 	text := document(t)
 	seen := map[reflect.Type]bool{}

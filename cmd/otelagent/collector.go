@@ -79,7 +79,7 @@ type collector struct {
 	err       error // once done
 }
 
-// builtin is the configuration of `otelagent up`. What is acknowledged is committed: nothing stands between the
+// builtin is the configuration of `otelagent up`. What is acknowledged is committed: nothing is between the
 // receiver and the exporter but a look at how much memory is taken, and the exporter has no queue. Values are JSON
 // strings, which are YAML too.
 const builtin = `

@@ -19,7 +19,7 @@ import (
 	"go.opentelemetry.io/collector/otelcol"
 )
 
-// Each exporter that docs/backends.md shows is one that the collector takes as it stands there.
+// Each exporter that docs/backends.md shows is one that the collector takes as it is there.
 func TestBackendsDocument(t *testing.T) {
 	doc, err := os.ReadFile(filepath.Join(repository, "docs", "backends.md"))
 	must(t, err)

@@ -263,7 +263,7 @@ func (a *app) hint(args []string, err error) error {
 const (
 	// envDB names the variable that stands in for --db.
 	envDB = "OTELAGENT_DB"
-	// envPassword names the variable that holds the password of a database that wants one. It stands nowhere else: a DSN
+	// envPassword names the variable that holds the password of a database that wants one. It is nowhere else: a DSN
 	// is seen by everybody who sees the list of processes.
 	envPassword = "OTELAGENT_DB_PASSWORD"
 )

@@ -94,7 +94,7 @@ func TestLookingWritesNothing(t *testing.T) {
 	}
 }
 
-// A password stands in no error and in no DSN.
+// A password is in no error and in no DSN.
 func TestPasswordIsNotEchoed(t *testing.T) {
 	t.Setenv(envPassword, "s3cr3t")
 	for _, args := range [][]string{

@@ -110,7 +110,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// TestGuideConformance reads docs/guide-conformance.md: every requirement of the guide stands there once, with one of
+// TestGuideConformance reads docs/guide-conformance.md: every requirement of the guide is there once, with one of
 // three statuses, and what is named as its proof is there.
 func TestGuideConformance(t *testing.T) {
 	const requirements = 82

@@ -244,6 +244,6 @@ func fileName(key session.Key, ending string) string {
 var (
 	plainName    = regexp.MustCompile(`^[a-z0-9_@+=][a-z0-9_.@+=-]{0,99}$`)
 	unsafeInName = regexp.MustCompile(`[^A-Za-z0-9_.@+=-]`)
-	// device is what Windows takes for a device, whatever stands behind a point.
+	// device is what Windows takes for a device, whatever is behind a point.
 	device = regexp.MustCompile(`^(con|prn|aux|nul|com[0-9]|lpt[0-9])(\.|$)`)
 )

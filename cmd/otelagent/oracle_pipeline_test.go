@@ -194,7 +194,7 @@ type oracleWalk struct {
 	digests map[string]string
 }
 
-// oracleWire are the members of the tree that the wire decides, or that repeat what stands elsewhere as a digest.
+// oracleWire are the members of the tree that the wire decides, or that repeat what is elsewhere as a digest.
 var oracleWire = []string{"trace_id", "span_id", "seq", "end_seq", "service", "request_digest", "tools_digest"}
 
 func (w *oracleWalk) value(key string, v any) any {

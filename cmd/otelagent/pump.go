@@ -116,7 +116,7 @@ const maxAhead = 16
 type events = iter.Seq2[event.Event, error]
 
 // agent reads the first source up to the start of a run and returns the name of its agent, empty without one. Only
-// facts and groups may stand before that run, so that nothing is held back which could be shown.
+// facts and groups may be before that run, so that nothing is held back which could be shown.
 func (p *pump) agent() (name string) {
 	type result struct {
 		ev  event.Event

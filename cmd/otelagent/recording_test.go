@@ -152,7 +152,7 @@ func TestShowMadeUpIDs(t *testing.T) {
 	}
 }
 
-// A database of the agent guide's tables is read as it stands, and left as it is.
+// A database of the agent guide's tables is read as it is, and left as it is.
 func TestShowGuideDatabase(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "chat.sqlite")
 	db, err := sql.Open("sqlite", path)

@@ -126,7 +126,7 @@ func TestReplaySend(t *testing.T) {
 	}
 }
 
-// nowhere fails where the key, or a piece of it, stands.
+// nowhere fails where the key, or a piece of it, is.
 func nowhere(t *testing.T, texts ...string) {
 	t.Helper()
 	for _, s := range texts {

@@ -110,7 +110,7 @@ func (w *watching) turn(tb testing.TB, index int64) time.Duration {
 	return 0
 }
 
-// A turn stands on the page that is open soon after it began, through a real collector with the queues as they are
+// A turn is on the page that is open soon after it began, through a real collector with the queues as they are
 // by default.
 func TestLiveOnThePage(t *testing.T) {
 	w := startWatching(t)

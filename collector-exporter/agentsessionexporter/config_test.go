@@ -180,7 +180,7 @@ func keys(of reflect.Type, before string) (l []string) {
 	return l
 }
 
-// Every key stands in the example that has all of them, and has a row in README.md.
+// Every key is in the example that has all of them, and has a row in README.md.
 func TestEveryKeyIsDocumented(t *testing.T) {
 	cm, err := confmaptest.LoadConf(filepath.Join("testdata", "config.yaml"))
 	require.NoError(t, err)

@@ -110,7 +110,7 @@ func TestLateFinds(t *testing.T) {
 	require.NotZero(t, held, "requests that held the secret")
 }
 
-// Wherever content can stand on a span or a log record, it is looked at and counted.
+// Wherever content can be on a span or a log record, it is looked at and counted.
 func TestEveryPlaceIsRedacted(t *testing.T) {
 	text := "use " + secret + " for it"
 	left := "use [redacted:api-key] for it"

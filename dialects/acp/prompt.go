@@ -42,7 +42,7 @@ type turn struct {
 type item struct {
 	voice
 	text []byte // of text and thought
-	raw  []byte // of a block of another kind, as it stands in the reply
+	raw  []byte // of a block of another kind, as it is in the reply
 	call *call
 }
 

@@ -18,7 +18,7 @@ type session struct {
 	open        []*run                 // prompts without a response, by time
 	compactions map[string]*compaction // of runs that are open
 	last        string                 // the id of the run that started last
-	taken       map[string]int         // ids of runs, and of each the highest number behind it
+	taken       map[string]int         // ids of runs, and of each the highest number after it
 
 	loading bool     // session/load has no response: updates are history
 	history [][]byte // the updates that were replayed

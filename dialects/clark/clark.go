@@ -28,9 +28,9 @@ const Dialect = "clark-agent"
 
 // A Decoder reads one recording from any number of inputs: it remembers the runs it met. Not safe for concurrent use.
 //
-// One line gives no event, one, or several. The start of a run comes with the line behind it; in a recording, where it
-// has no time, with the first line behind its prompts, or with a prompt that has one. Where only a part of a line is
-// wrong (a negative count of tokens, a time that is none), its error comes behind its events.
+// One line gives no event, one, or several. The start of a run comes with the line after it; in a recording, where it
+// has no time, with the first line after its prompts, or with a prompt that has one. Where only a part of a line is
+// wrong (a negative count of tokens, a time that is none), its error comes after its events.
 //
 // At the end of an input a turn whose reply is known ends, and so does a run whose last reply failed; all other open
 // runs stay open. An agent_start at the end waits for what the next input says of its run: alone it would be a run
@@ -59,7 +59,7 @@ func NewDecoder(opts ...input.Settings) *Decoder {
 // WithTrajectory gives d the trajectory of what it will read: its records give the events their times. It returns d.
 //
 // Events reads all of r when the first event needs it, at the latest when its first input has ended. Runs that are only
-// in the trajectory become events then; records of a run behind its last event continue that run. What is wrong with a
+// in the trajectory become events then; records of a run after its last event continue that run. What is wrong with a
 // line of r is a *input.LineError whose Field begins with "trajectory"; an error of r itself ends it, and is one too.
 func (d *Decoder) WithTrajectory(r io.Reader) *Decoder {
 	d.trajectory.source = r

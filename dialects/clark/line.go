@@ -94,7 +94,7 @@ func parse(s *input.Shell, in input.Line) *line {
 	return l
 }
 
-// open finds the event, and reads what stands around it.
+// open finds the event, and reads what is around it.
 func (l *line) open() bool {
 	key, raw := "type", l.raw
 	for _, place := range []string{"event", "payload", "data"} {

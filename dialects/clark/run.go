@@ -166,7 +166,7 @@ func (d *Decoder) announce(r *run, hint event.Moment) {
 	r.early = nil
 }
 
-// holds keeps the start of the first turn of a recorded run that has no time yet, and the prompts behind it: the next
+// holds keeps the start of the first turn of a recorded run that has no time yet, and the prompts after it: the next
 // line may have one.
 func (d *Decoder) holds(r *run, l *line) bool {
 	isPrompt, n := l.variant == "message_end" && !l.msg.assistant(), len(r.early)

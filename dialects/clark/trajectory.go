@@ -22,7 +22,7 @@ const (
 
 // journal brings the records of WithTrajectory to the events: the n-th event of a kind in a run has the time of the
 // n-th record of that kind in that run. A record becomes an event of its own only when its run is not known from
-// events, or when that run continues behind its last event.
+// events, or when that run continues after its last event.
 type journal struct {
 	source   io.Reader       // until it was read
 	lines    int64           // of it
@@ -85,7 +85,7 @@ func (d *Decoder) timeOf(r *run, l *line) {
 	}
 }
 
-// record reads a record that stands in the input itself.
+// record reads a record that is in the input itself.
 func (d *Decoder) record(l *line) {
 	if l.variant == "" {
 		d.Other(event.Meta{Run: l.stream, Time: l.time, Arrived: d.Arrived, Seq: d.Seq}, l.name, l.raw)

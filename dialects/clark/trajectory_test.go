@@ -11,7 +11,7 @@ import (
 	"github.com/otelagent/otelagent/dialects/event"
 )
 
-// TestTrajectoryGoesOn cuts the events of a recording behind each line: the trajectory yields the rest of each run,
+// TestTrajectoryGoesOn cuts the events of a recording after each line: the trajectory yields the rest of each run,
 // once.
 func TestTrajectoryGoesOn(t *testing.T) {
 	lines := strings.SplitAfter(string(readFile(t, "testdata/sample.events.ndjson")), "\n")
@@ -66,7 +66,7 @@ func TestTrajectoryTellsWhatIsLost(t *testing.T) {
 }
 
 // TestSharedRecorderWithEvents gives the events of a parent, and records of it and of its child in one recorder: those
-// of the parent behind the end of its child have the id of the child, and are no events of it.
+// of the parent after the end of its child have the id of the child, and are no events of it.
 func TestSharedRecorderWithEvents(t *testing.T) {
 	const base = "testdata/clark-agent-0.4.0/child-shared-recorder"
 	text := string(readFile(t, base+".events.ndjson"))

@@ -173,7 +173,7 @@ func expect(name string, old bool, f form, want *tree) {
 	switch name {
 	case "child-own-sink":
 		if strings.HasPrefix(f.name, "bare") {
-			unlink(want) // the stream of the child is read behind that of its parent, and nothing says when it ran
+			unlink(want) // the stream of the child is read after that of its parent, and nothing says when it ran
 		}
 	case "parallel-children-own-sinks":
 		unlink(want) // no line says which of the two calls began which
@@ -197,7 +197,7 @@ func expect(name string, old bool, f form, want *tree) {
 		}
 	case "fatal-tool": // the wire just stops
 		want.Runs[0].Status = "aborted"
-	case "nameless-parent": // which call began it stands nowhere
+	case "nameless-parent": // which call began it is nowhere
 		unlink(want)
 	case "child-without-identities":
 		unlink(want)

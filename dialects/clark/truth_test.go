@@ -237,7 +237,7 @@ func (m mapper) run(r *session.Run) treeRun {
 	if out.Status == string(spans.RunStatusCancelled) {
 		out.Status = "aborted" // the loop's word
 	}
-	// What arrived behind the last turn stands at the end of what the run says it added.
+	// What arrived after the last turn is at the end of what the run says it added.
 	for _, text := range slices.Backward(m.bodies(r.Messages)) {
 		s, ok := inputText(text)
 		if !ok {

@@ -73,7 +73,7 @@ func (d *file) end() {
 }
 
 // Names of their own: of lines and sub-agents, as a prompt's line is also its run; of sub-agents in line, and of their
-// lines and calls; of calls that may spawn sub-agents, and of what these ask for; of lines below which a prompt stands.
+// lines and calls; of calls that may spawn sub-agents, and of what these ask for; of lines below which a prompt is.
 const linePrefix, agentPrefix, inLine, sidePrefix = "line ", "agent ", "in line ", "side "
 const callName, promptName, belowName = "call ", "said ", "below "
 

@@ -221,7 +221,7 @@ func TestSubAgents(t *testing.T) {
 	}
 }
 
-// An output that stands in a file of its own is read from below the session's own folder, and from nowhere else.
+// An output that is in a file of its own is read from below the session's own folder, and from nowhere else.
 func TestSideOutputs(t *testing.T) {
 	const id = "11111111-2222-4333-8444-555555555555"
 	dir := t.TempDir()

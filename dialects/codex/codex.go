@@ -4,7 +4,7 @@
 // A rollout is one thread: a session of its own, also where a sub-agent wrote it. The reader goes through its lines
 // once, in their order:
 //
-//   - A task is a run. In old rollouts, which state no tasks, a prompt behind a reply that asked for no tool begins
+//   - A task is a run. In old rollouts, which state no tasks, a prompt after a reply that asked for no tool begins
 //     one. Other prompts steer the open run.
 //   - Items of the model are gathered as a call until its usage is known: a token_usage_record or, in rollouts that
 //     have none, an advance of total_token_usage. The call is a turn as soon as something follows that only a turn has.
@@ -58,7 +58,7 @@ var Layout = transcript.Layout{Dialect: Dialect, Env: "CODEX_HOME", Below: []str
 	Recognise: Recognise, Head: head}
 
 // parentKey finds the thread that a rollout goes on from, or that spawned it. The first line may be longer than the
-// head of the file, and these keys stand at several depths. No string of JSON holds a quote that is not escaped.
+// head of the file, and these keys are at several depths. No string of JSON holds a quote that is not escaped.
 var parentKey = regexp.MustCompile(`"(?:parent_thread_id|forked_from_id)":"([^"\\]{1,256})"`)
 
 func head(_ string, text []byte, o input.Outline) (h transcript.Head) {
@@ -439,8 +439,8 @@ func (t *thread) usage(id string, u *event.Usage) {
 	}
 }
 
-// advance reads a token_count, which says how far the totals of the thread are. It stands twice for many calls, and
-// without one: what counts is how far the totals advanced.
+// advance reads a token_count, which says how far the totals of the thread are. Many calls have two, and some
+// have no call: what counts is how far the totals advanced.
 func (t *thread) advance(info *object.Object) {
 	total, last := t.counts(info.Object("total_token_usage")), t.counts(info.Object("last_token_usage"))
 	if total == nil {

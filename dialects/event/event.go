@@ -96,7 +96,7 @@ type (
 		Meta
 		// Bytes is the length of the piece, where the producer states it. The Recorder does not use it.
 		Bytes int
-		// Kind and Text are the piece itself, where the loop reports it separately: Text is a JSON string as it stands in
+		// Kind and Text are the piece itself, where the loop reports it separately: Text is a JSON string as it is in
 		// the input, with its quotes (content). Nil where it is no text.
 		Kind PartialKind
 		Text []byte

@@ -29,7 +29,7 @@ const (
 // Limits: 4,096 open runs and 256 open groups, and 1,024 open tool calls a run; beyond them the Recorder ends the
 // oldest. The last 256 runs that ended are known as such.
 type Recorder struct {
-	tracer *writer.Tracer // nil behind Close
+	tracer *writer.Tracer // nil after Close
 	// live and replay are the sources of events that arrived now, and of others.
 	live, replay writer.Source
 

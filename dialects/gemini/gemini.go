@@ -129,7 +129,7 @@ func (s *session) document(value []byte) {
 	s.d.RejectProblems("", o)
 }
 
-// head reads the head of a session, which stands again where the session was resumed. It reports whether it is one.
+// head reads the head of a session, which is repeated where the session was resumed. It reports whether it is one.
 func (s *session) head(o *object.Object) bool {
 	id := o.String("sessionId")
 	if id == "" {
@@ -267,7 +267,7 @@ func (s *session) endRun() {
 	s.reply = ""
 }
 
-// replied reads a message of the model, which stands again when it has grown. One that has nothing but calls of tools
+// replied reads a message of the model, which is repeated when it has grown. One that has nothing but calls of tools
 // and no tokens belongs to the reply before it.
 func (s *session) replied(id string, at time.Time, content []byte, o *object.Object) {
 	calls, said := o.Objects("toolCalls"), blocks(content)
@@ -409,7 +409,7 @@ func (s *session) compact(id string, at time.Time, said string) {
 }
 
 // blocks returns the blocks of a content, which is a text, a part, or an array of parts. It omits calls and results,
-// which stand elsewhere.
+// which are elsewhere.
 func blocks(content []byte) (list [][]byte) {
 	if len(content) > len(`""`) && content[0] == '"' {
 		return [][]byte{transcript.Block("text", content)}
@@ -437,7 +437,7 @@ func blocks(content []byte) (list [][]byte) {
 }
 
 // usageOf returns the tokens of a reply: cached ones are input, thoughts are no output. They are nil when all are zero:
-// the reply failed, or they stand elsewhere. Prompts of tools of the model come on top of the input where the total has
+// the reply failed, or they are elsewhere. Prompts of tools of the model come on top of the input where the total has
 // them.
 func usageOf(o *object.Object) *event.Usage {
 	keys := input.UsageKeys{Input: "input", Output: "output", Reasoning: "thoughts", CacheRead: "cached", Total: "total"}

@@ -43,7 +43,7 @@ CREATE TABLE chat_parts (
 CREATE TABLE system_prompts (digest TEXT PRIMARY KEY, body TEXT NOT NULL);
 `
 
-// database makes an SQLite file of the rows that stand in lines of JSON.
+// database makes an SQLite file of the rows that are in lines of JSON.
 func database(t testing.TB, text []byte) *sql.DB {
 	t.Helper()
 	db, err := sql.Open("sqlite", filepath.Join(t.TempDir(), "sessions.db"))
@@ -264,7 +264,7 @@ func TestReadDBReadsTablesOnly(t *testing.T) {
 	}
 }
 
-// A file of some pages that stand in a tree again and again has more rows than anybody can read.
+// A file of some pages that a tree links again and again has more rows than anybody can read.
 func TestReadDBIsBounded(t *testing.T) {
 	db := endless(t, "chat_parts")
 	var last error

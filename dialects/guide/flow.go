@@ -15,7 +15,7 @@ import (
 
 // This file follows the rows: which message a part belongs to, which messages make a run, which session is at hand.
 
-// ownLine is a line of package ndjson that came behind the row of a message or part.
+// ownLine is a line of package ndjson that came after the row of a message or part.
 type ownLine struct {
 	line input.Line
 	seq  int64

@@ -56,7 +56,7 @@ const (
 // sessions, so a child that is read after its parent is linked to it. Stats.Lines counts the rows of a document and of
 // a database.
 //
-// An input of Events is a document, several of them one behind the other, or lines. Lines of package ndjson may stand
+// An input of Events is a document, several of them one after the other, or lines. Lines of package ndjson may be
 // between the lines, and belong to the message before them. The events of a message come when the next message begins
 // or the input ends. A row without an id, or that belongs to nothing, is not read; a column of the wrong type is not
 // known, and the rest of its row is read. Not safe for concurrent use.
@@ -115,7 +115,7 @@ func (d *Decoder) line(line input.Line) {
 	}
 }
 
-// nextRow moves the place on to the row of a document that stands at path. A line is one place, whatever it holds.
+// nextRow moves the place on to the row of a document that is at path. A line is one place, whatever it holds.
 func (d *Decoder) nextRow(path string) {
 	if d.Number == 0 {
 		d.Shell.Counts.Lines++

@@ -13,7 +13,7 @@ import (
 
 // This file plays the events that otelagent wrote with a row: lines of package ndjson in the list events under the
 // key otelagent of metadata_json. Content is not in them a second time: args, result and summary are the index of a
-// part, output.raw are the indexes of the first part and of the one behind the last, message.raw is the envelope of
+// part, output.raw are the indexes of the first part and of the one after the last, message.raw is the envelope of
 // the row's message, and system and tools are digests.
 
 // use is what content a part was given to. A part is content of one event of a kind, so that a file makes no more
@@ -72,7 +72,7 @@ func (d *Decoder) play(m *message) {
 	d.emitLines(m)
 }
 
-// partsOf takes the parts that raw, the first and the one behind the last, refers to, and returns the message that they
+// partsOf takes the parts that raw, the first and the one after the last, refers to, and returns the message that they
 // make, nil without any, and the number of the last one.
 func (m *message) partsOf(raw []byte) (said *event.Message, last int64) {
 	bounds := rawjson.Elements(raw)

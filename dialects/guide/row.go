@@ -48,7 +48,7 @@ type message struct {
 	hiddenAt []byte    // as it came, null included; nil without such a key
 	parts    []*part
 	partAt   map[string]int // where in parts, by id
-	lines    []ownLine      // of package ndjson behind it, before its parts
+	lines    []ownLine      // of package ndjson after it, before its parts
 
 	usage      *event.Usage
 	model      model
@@ -75,7 +75,7 @@ type part struct {
 	state   string
 	created time.Time
 	latest  time.Time
-	lines   []ownLine // of package ndjson behind it
+	lines   []ownLine // of package ndjson after it
 	used    use
 }
 

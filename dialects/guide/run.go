@@ -193,7 +193,7 @@ func (d *Decoder) runInfo(messages []*message) event.RunInfo {
 }
 
 // status returns how the run of a message of the assistant ended, as far as its parts show: text or a call that is not
-// finished stands frozen as it was last seen.
+// finished is frozen as it was last seen.
 func (m *message) status() spans.RunStatus {
 	waits := false
 	for _, p := range m.parts {
@@ -256,7 +256,7 @@ func (m *message) marker() bool {
 	return m.role == "assistant" && (m.compaction || len(m.parts) > 0 && m.parts[len(m.parts)-1].kind == "data-compaction")
 }
 
-// compaction returns the fields of a data-compaction part: they stand in it, or in its data as the AI SDK has it.
+// compaction returns the fields of a data-compaction part: they are in it, or in its data as the AI SDK has it.
 func (p *part) compaction() *object.Object {
 	if inner := object.Of("", p.ai.Raw("data")); inner != nil {
 		return inner

@@ -21,7 +21,7 @@ func (p *part) name() string {
 	if p.kind == "dynamic-tool" {
 		return p.ai.String("toolName")
 	}
-	return strings.TrimPrefix(p.kind, "tool-") // everything behind the first dash
+	return strings.TrimPrefix(p.kind, "tool-") // everything after the first dash
 }
 
 // callState returns the state of a call; its column counts where the part has none.

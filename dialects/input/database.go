@@ -29,7 +29,7 @@ type Database struct {
 const (
 	// queryTime bounds the work of one query.
 	queryTime = time.Minute
-	// readFactor is how many bytes are read for each of the file. Pages that stand in a tree many times, and long
+	// readFactor is how many bytes are read for each of the file. Pages that a tree links many times, and long
 	// defaults of short rows, give more.
 	readFactor = 8
 	// readSlack is for a small file that grows while a session is read.

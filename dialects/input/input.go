@@ -41,7 +41,7 @@ type Decoder interface {
 	//
 	// An event is valid until the next iteration: it and all its slices may be reused. Strings may be kept.
 	//
-	// An error that is a *LineError is about one line (or one place of a document), and reading goes on behind it; its
+	// An error that is a *LineError is about one line (or one place of a document), and reading goes on after it; its
 	// event is nil. Any other error is the last: one of r, wrapped, or that r is not what the dialect reads. The iterator
 	// may be used once.
 	Events(r io.Reader) iter.Seq2[event.Event, error]

@@ -15,9 +15,9 @@ import (
 // UsageKeys reads the counts of a usage.
 type UsageKeys = event.UsageKeys
 
-// Check reads the members of an object that a shape has, and notes a problem with each that does not fit it, or stands
+// Check reads the members of an object that a shape has, and notes a problem with each that does not fit it, or is
 // there twice. A shape is keys, each with its type after a colon if it is no string (any, object, array, number, count,
-// boolean, time), and with "!" behind it if it must be there. A string that must be there must not be empty.
+// boolean, time), and with "!" after it if it must be there. A string that must be there must not be empty.
 func Check(o *object.Object, shape string) {
 	twice := o.Twice()
 	for field := range strings.FieldsSeq(shape) {

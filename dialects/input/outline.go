@@ -14,7 +14,7 @@ import (
 type Outline struct {
 	// Cut says that the text ends before its first value does.
 	Cut bool
-	// members holds, by path, the first byte of a value, and of a complete string its text behind that.
+	// members holds, by path, the first byte of a value, and of a complete string its text after that.
 	members map[string]string
 }
 

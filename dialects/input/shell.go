@@ -19,7 +19,7 @@ import (
 // OwnPrefix begins the type of each line of package ndjson.
 const OwnPrefix = "otelagent."
 
-// Own reports whether line, which may be cut anywhere behind it, has at its top level the key "type" with a string
+// Own reports whether line, which may be cut anywhere after it, has at its top level the key "type" with a string
 // that begins with OwnPrefix. It reads no further than that key, and holds nothing of line. Of several such keys the
 // first counts.
 func Own(line []byte) bool {
@@ -137,7 +137,7 @@ func (s *Shell) lines(r io.Reader) error {
 	return in.Err()
 }
 
-// documents reads r whole: JSON values that stand one behind the other. Together they may be as long as a line. Nothing
+// documents reads r whole: JSON values that are one after the other. Together they may be as long as a line. Nothing
 // is read of a value that is cut or malformed, nor of what follows it.
 func (s *Shell) documents(r io.Reader) error {
 	text, err := io.ReadAll(io.LimitReader(r, int64(s.Settings.MaxLine)+1))

@@ -10,7 +10,7 @@ import (
 	"github.com/otelagent/otelagent/dialects/input"
 )
 
-// generated compares what stands in a document between two comments with text, or writes it with -update.
+// generated compares what is in a document between two comments with text, or writes it with -update.
 func generated(t *testing.T, path, text string) {
 	t.Helper()
 	const begin, end = "<!-- made by dialects/ndjson: go test -update -->\n",

@@ -1,6 +1,6 @@
 // Package ndjson reads events from lines of JSON: one line an event,
 // `{"type":"otelagent.tool_started","ts":…,"session":…,"run":…,"call_id":…}`. A producer in any language that has no
-// dialect of its own writes them. They may stand between the lines of any dialect, for what that dialect cannot say.
+// dialect of its own writes them. They may be between the lines of any dialect, for what that dialect cannot say.
 //
 // README.md has the rules and the keys, [Schema] the keys.
 package ndjson
@@ -21,7 +21,7 @@ import (
 const Dialect = "otelagent"
 
 // Schema is a JSON Schema (draft 2020-12) of one line. A Decoder rejects every line that it rejects. It accepts lines
-// that a Decoder rejects for a key that stands there twice, a time outside of 1678 to 2261, or the number of
+// that a Decoder rejects for a key that is there twice, a time outside of 1678 to 2261, or the number of
 // provenances of a request. A test compares both. It must not be written to.
 //
 //go:embed schema.json

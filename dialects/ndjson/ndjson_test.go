@@ -150,7 +150,7 @@ func badWords(from, to int) (s string) {
 	return s
 }
 
-// TestErrorsHoldNoContent puts a secret wherever a value may stand.
+// TestErrorsHoldNoContent puts a secret wherever a value may be.
 func TestErrorsHoldNoContent(t *testing.T) {
 	const secret = "hunter2"
 	n := 0

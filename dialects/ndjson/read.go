@@ -14,7 +14,7 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// asText follows the key of content that stands as a string because it is not JSON on one line.
+// asText follows the key of content that is a string because it is not JSON on one line.
 const asText = "_text"
 
 // reader reads the fields of a shape from the members of an object. Problems are noted in the object.
@@ -67,7 +67,7 @@ func (r *reader) members(o *object.Object, fields []field, v reflect.Value) {
 const wantTime = "a time from 1678 to 2261: RFC 3339, or a number of nanoseconds, microseconds, milliseconds or " +
 	"seconds since 1970"
 
-// value sets v to what raw says, which stands at a place of o. It is null in an array only.
+// value sets v to what raw says, which is at a place of o. It is null in an array only.
 func (r *reader) value(o *object.Object, place string, raw []byte, v reflect.Value) {
 	ok, want := true, ""
 	p := v.Addr().Interface()

@@ -35,8 +35,8 @@ type shape struct {
 }
 
 // of returns a shape of keys in their order. A key is the name of its Go field in lower case with underlines, unless
-// "=" and another name follow it. What its absence means may follow: the value of another Go field behind "^", or a
-// text behind ":". "?" says that the key holds any JSON, of which null is a value.
+// "=" and another name follow it. What its absence means may follow: the value of another Go field after "^", or a
+// text after ":". "?" says that the key holds any JSON, of which null is a value.
 func of[T any](name, keys string) shape {
 	s := shape{name: name, typ: reflect.TypeFor[T]()}
 	if _, isEvent := any(new(T)).(event.Event); isEvent {
@@ -69,7 +69,7 @@ func of[T any](name, keys string) shape {
 	return s
 }
 
-// index returns where a field of that name stands in the type.
+// index returns where a field of that name is in the type.
 func (s *shape) index(name string) (at []int) {
 	typ := s.typ
 	for part := range strings.SplitSeq(name, ".") {

@@ -1,4 +1,4 @@
-// Package opencode reads the sessions that OpenCode keeps and turns them into events of package otelagent. They stand
+// Package opencode reads the sessions that OpenCode keeps and turns them into events of package otelagent. They are
 // in one of three layouts: an SQLite database with the tables session, message and part; a folder storage with a JSON
 // document for each of these (before 1.2); and the document that 'opencode export' writes.
 //
@@ -46,12 +46,12 @@ const Dialect = "opencode"
 const maxParts = 16384 // of a message
 
 // Layout is where OpenCode keeps its sessions: a database opencode.db, and session/PROJECT/SESSION.json in a folder
-// storage, which stands next to the folders message and part.
+// storage, which is next to the folders message and part.
 var Layout = transcript.Layout{Dialect: Dialect, Env: "XDG_DATA_HOME", Below: []string{"opencode"},
 	Home: []string{".local/share/opencode"}, Head: headOf,
 	Names: regexp.MustCompile(`(^|/)(opencode[^/]*\.db|[^/]*ses_[^/]+\.json)$`)}
 
-// created is when a session was created. It stands in the first bytes of its document.
+// created is when a session was created. It is in the first bytes of its document.
 var created = regexp.MustCompile(`"created": ?([0-9]{13})`)
 
 func headOf(path string, head []byte, _ input.Outline) (h transcript.Head) {
@@ -112,7 +112,7 @@ type reader struct {
 var inside = map[string][2]string{"session": {"messages", "message"}, "message": {"parts", "part"}}
 
 // element reads an element of what 'opencode export' writes: {"info": session, "messages": [{"info": message, "parts":
-// [part]}]}. An info has to stand before what it is of.
+// [part]}]}. An info has to be before what it is of.
 func (d *reader) element(c *rawjson.Cursor, kind, place string) {
 	in, lacks := inside[kind] // its info, which a part does not have
 	if !lacks || c.Peek() != '{' {
@@ -142,7 +142,7 @@ func (d *reader) element(c *rawjson.Cursor, kind, place string) {
 	}
 }
 
-// row reads a row or document: a session, a message of an id that may stand in it, or a part. Place is where it stands.
+// row reads a row or document: a session, a message of an id that may be in it, or a part. Place is where it is.
 func (d *reader) row(kind, id, place string, text []byte) {
 	d.Counts.Lines++
 	d.Counts.Events++
@@ -265,7 +265,7 @@ func (d *reader) readSession(db *input.Database, id any) error {
 	}, id)
 }
 
-// rows is the query of a session, which it spells as an export does, and of its messages, each with its parts behind
+// rows is the query of a session, which it spells as an export does, and of its messages, each with its parts after
 // it. Each row says of which of the tables it is. The query takes the keys in the order of the indexes, or sorts them,
 // and then reads the data of each row. The last SELECT stands for columns that a version lacks.
 const rows = `WITH r AS MATERIALIZED (
@@ -293,7 +293,7 @@ func (d *reader) readFolder(folder, project, session string) error {
 	return d.readFile(root, "session", project, session)
 }
 
-// readFile reads the document KIND/FOLDER/ID.json, if it is one, and behind it those of its elements, by their names:
+// readFile reads the document KIND/FOLDER/ID.json, if it is one, and after it those of its elements, by their names:
 // in message/SESSION or part/MESSAGE. It follows no symbolic link.
 func (d *reader) readFile(root *os.Root, kind, folder, id string) error {
 	if text := transcript.ReadIn(root, kind+"/"+folder+"/"+id+".json", d.Settings.MaxLine); text != nil {
@@ -443,7 +443,7 @@ func (d *reader) endMessage() {
 	d.RejectProblems("message", m.Object)
 }
 
-// fields are those of a message that the mapper reads, or that stand elsewhere: path, mode and the sums of changes.
+// fields are those of a message that the mapper reads, or that are elsewhere: path, mode and the sums of changes.
 var fields = []string{"id", "sessionID", "parentID", "role", "time", "agent", "mode", "model", "modelID", "providerID",
 	"variant", "finish", "tokens", "cost", "error", "path", "summary", "system", "tools", "format"}
 

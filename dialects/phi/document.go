@@ -94,7 +94,7 @@ func times(list [][]byte) (first, latest event.Moment) {
 	return first, latest
 }
 
-// problem rejects what stands at a place of the document.
+// problem rejects what is at a place of the document.
 func (d *Decoder) problem(path, reason string) {
 	d.Reject(&input.LineError{Field: path, Reason: reason})
 }

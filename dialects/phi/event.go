@@ -34,7 +34,7 @@ const (
 	untimed = 1 << iota // it has no timestamp
 	noLoop              // it has no loop id
 	looks               // its reader looks for its run
-	begins              // behind the end of a run, another one of that id begins with it
+	begins              // after the end of a run, another one of that id begins with it
 	ends                // it ends a span: unknown keys are kept on that span, so they go before its events
 )
 

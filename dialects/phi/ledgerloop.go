@@ -86,7 +86,7 @@ func (d *Decoder) end() {
 	d.record = nil
 }
 
-// play hands out the AgentEvent that stands at a path of the document, and reports whether it could be read.
+// play hands out the AgentEvent that is at a path of the document, and reports whether it could be read.
 func (d *Decoder) play(path string, raw []byte) (ok bool) {
 	d.Seq++
 	rejected := d.Counts.Rejected
@@ -220,7 +220,7 @@ func (p *record) stored(turns, events [][]byte) bool {
 	return len(events) > 0 && p.id != "" && ends >= len(turns)
 }
 
-// runMeta returns where an untimed event of the run stands.
+// runMeta returns where an untimed event of the run is.
 func (d *Decoder) runMeta() event.Meta {
 	m := d.meta()
 	m.Run = d.record.id

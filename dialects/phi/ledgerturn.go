@@ -11,8 +11,8 @@ import (
 )
 
 // conversation makes turns of a list of messages, as a record has them: the messages before a reply are its turn's
-// input, the tool results behind it its turn's results. Turns have the numbers that the replies name, else, and
-// in an array of messages, they are counted. The messages behind the last turn belong to none.
+// input, the tool results after it its turn's results. Turns have the numbers that the replies name, else, and
+// in an array of messages, they are counted. The messages after the last turn belong to none.
 func (p *record) conversation(list [][]byte) (turns, behind [][]byte) {
 	for i := 0; i < len(list); i++ {
 		reply := messageOf(list[i])
@@ -37,7 +37,7 @@ func (p *record) conversation(list [][]byte) (turns, behind [][]byte) {
 	return turns, list
 }
 
-// turns reads the turns of a record without events, and the messages behind them.
+// turns reads the turns of a record without events, and the messages after them.
 func (d *Decoder) turns(p *record, raws, behind [][]byte) {
 	for i, raw := range raws {
 		if d.Stopped() {
@@ -81,7 +81,7 @@ func (d *Decoder) turns(p *record, raws, behind [][]byte) {
 	}
 }
 
-// turn hands out the events of one turn behind its start.
+// turn hands out the events of one turn after its start.
 func (d *Decoder) turn(p *record, at string, o *object.Object, index []byte, inputs, results []message, reply message) {
 	calls := map[string]*object.Object{}
 	var order []string

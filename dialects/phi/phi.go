@@ -70,7 +70,7 @@ func (d *Decoder) line(line input.Line) {
 	}
 }
 
-// meta returns where the line at hand stands.
+// meta returns where the line at hand is.
 func (d *Decoder) meta() event.Meta {
 	return event.Meta{Seq: d.Seq, Arrived: d.Arrived}
 }
@@ -123,7 +123,7 @@ func RecogniseDocument(o input.Outline) (why string) {
 }
 
 // Recognise returns why a line, which may be cut, is an AgentEvent, without content; empty when it is none. It has a
-// type of phi-core's and names a loop, or loops, unless these may stand behind the cut.
+// type of phi-core's and names a loop, or loops, unless these may be after the cut.
 func Recognise(o input.Outline) (why string) {
 	for _, at := range []string{"", "event"} {
 		_, known := variants[o.Text(at, "type")]

@@ -188,7 +188,7 @@ func TestFolder(t *testing.T) {
 	}
 }
 
-// TestCompactedAtEnd reads a session that ends with a compaction behind a final reply: its last run has completed.
+// TestCompactedAtEnd reads a session that ends with a compaction after a final reply: its last run has completed.
 func TestCompactedAtEnd(t *testing.T) {
 	for _, s := range read(t, "testdata/agent-sessions/small.jsonl") {
 		if last := s.Runs[len(s.Runs)-1]; last.Status != spans.RunStatusCompleted || len(last.Compactions) != 1 {

@@ -251,7 +251,7 @@ func (f File) Open() (io.ReadCloser, error) {
 }
 
 // Side returns a side output of the session, nil where it is not readable: a file below the session's own folder, of at
-// most MaxSide bytes, no symbolic link. Of a path the part behind the name of that folder counts, so that files which
+// most MaxSide bytes, no symbolic link. Of a path the part after the name of that folder counts, so that files which
 // were moved are found.
 func (f File) Side(path string) []byte {
 	name := filepath.ToSlash(path)

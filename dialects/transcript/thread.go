@@ -43,7 +43,7 @@ type Call struct {
 	Trigger spans.Trigger
 	// Run is the id of the run that begins where none is open. Variant is that of the model.
 	Run, Variant string
-	// Blocks are further blocks of the reply. Said, if it is not nil, are the blocks that stand before them, of a reply
+	// Blocks are further blocks of the reply. Said, if it is not nil, are the blocks that are before them, of a reply
 	// that has the ID; they replace those of earlier records. Reply, if set, is the whole reply and replaces them all.
 	Blocks, Said [][]byte
 	Reply        []byte
@@ -139,14 +139,16 @@ func (t *Thread) bounds(at time.Time) event.Meta {
 func (t *Thread) Run() string { return t.run }
 
 // final reports whether the open turn has ended and asked for no tool.
-func (t *Thread) final() bool { return t.turn != nil && t.turn.StopReason != "" && len(t.turn.tools) == 0 }
+func (t *Thread) final() bool {
+	return t.turn != nil && t.turn.StopReason != "" && len(t.turn.tools) == 0
+}
 
 // Idle reports whether the thread waits for a prompt: no run is open, or its last reply asked for no tool.
 func (t *Thread) Idle() bool {
 	return t.run == "" || t.over.Status != "" || t.turn != nil && len(t.turn.tools) == 0 && len(t.messages) == 0
 }
 
-// RunPrefix stands before the ids of runs where First remembers them: a prompt or call may have the same.
+// RunPrefix precedes the ids of runs where First remembers them: a prompt or call may have the same.
 const RunPrefix = "run "
 
 // Begin begins a run and ends the one before it. It reports false for a duplicate, which is dropped with all that
@@ -222,7 +224,7 @@ func (t *Thread) flush() {
 	t.messages = nil
 }
 
-// waits counts a record behind n others that wait for a run, and reports whether it may wait too.
+// waits counts a record after n others that wait for a run, and reports whether it may wait too.
 func (t *Thread) waits(n int) bool {
 	t.d.Counts.Outside++
 	return n < maxPending
@@ -246,7 +248,7 @@ func (t *Thread) Call(c Call) bool {
 		switch {
 		case owner != "" && (owner == t.Session || t.run != "" && !t.copied):
 			return false
-		case t.run == "", t.copied && owner == "" && c.ID != "": // without a prompt; behind the copied part of a run
+		case t.run == "", t.copied && owner == "" && c.ID != "": // without a prompt; after the copied part of a run
 			info := event.RunInfo{ID: cmp.Or(c.Run, c.ID), Model: c.Model, Inferred: t.run == ""}
 			t.Split()
 			if t.Begin(Run{RunInfo: info, At: c.At}); t.skip {
@@ -410,7 +412,7 @@ func (t *Thread) Compact(id string, at time.Time, c event.Compaction, res event.
 	}
 	t.close()
 	owner, _ := t.d.First(t.Session, "compaction "+id)
-	alone := t.run == "" || t.copied && owner == "" // behind the copied part of a run
+	alone := t.run == "" || t.copied && owner == "" // after the copied part of a run
 	if alone && !t.Begin(Run{RunInfo: event.RunInfo{ID: id, Continuation: spans.ContinuationCompaction}, At: at}) {
 		return
 	}

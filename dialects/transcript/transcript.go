@@ -1,6 +1,6 @@
 // Package transcript holds what the dialects share that read the files which coding agents keep of their sessions.
 //
-// Such files have much in common. One model call stands in several records, each with the usage of the whole call.
+// Such files have much in common. One model call is in several records, each with the usage of the whole call.
 // Files copy each other: forks, resumed sessions, sub-agents that inherit a context. A session has companions: files of
 // its sub-agents, large outputs. So a Decoder reads a family of files (Family), oldest first, parents before children.
 // The part of a dialect in it, a Reader a file, reports to one Decoder what the records say. The Decoder finds copies

@@ -19,7 +19,7 @@ var (
 	never     = regexp.MustCompile(`Never touch (\w+)`)
 )
 
-// ask is the model. It does what stands in the request, to the letter: what is not there it does not know.
+// ask is the model. It does what is in the request, to the letter: what is not there it does not know.
 func ask(request []byte) (reply []block, usage otelagent.Usage) {
 	var r struct{ Messages []message }
 	_ = json.Unmarshal(request, &r) // ours

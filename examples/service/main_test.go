@@ -33,7 +33,7 @@ func services(t *testing.T, p *agenttest.Pipeline) (url string, of telemetry) {
 }
 
 // TestSpans compares the tree that the spans of HTTP and of otelagent are: the request is the parent of the run, and a
-// request of a tool stands under its call. The session, without the spans of HTTP, is a golden file of TestRun.
+// request of a tool is under its call. The session, without the spans of HTTP, is a golden file of TestRun.
 func TestSpans(t *testing.T) {
 	p := agenttest.New(t)
 	url, of := services(t, p)

@@ -137,7 +137,7 @@ func run(count int, benchtime string) error {
 	return errors.Join(errs...)
 }
 
-// measure runs the benchmarks of one package that stand in bounds.
+// measure runs the benchmarks of one package that are in bounds.
 func measure(pkg string, count int, benchtime string, into map[string][]float64) error {
 	var tops []string
 	for _, b := range bounds {

@@ -104,7 +104,7 @@ func limit(bound int) int {
 
 // A writer writes the parts of messages.
 type writer struct {
-	frame  bool   // parts stand in messages with a role
+	frame  bool   // parts are in messages with a role
 	finish string // finish reason of these, or empty
 	room   int    // for all
 	name   int    // for a name

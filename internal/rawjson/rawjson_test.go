@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// texts are seeds for the tests of acceptance: each also stands inside an array, an object and before blanks.
+// texts are seeds for the tests of acceptance: each also is inside an array, an object and before blanks.
 var texts = []string{
 	`null`, `true`, `false`, `nul`, `truE`, `0`, `-0`, `01`, `-`, `1.`, `.5`, `1e`, `1e+`, `1E-7`, `12.50e3`, `+1`, `1x`,
 	`""`, `"a"`, `"a`, `"\"`, `"\n\t\\\/\b\f\r\""`, `"\x"`, `"\u12"`, `"\u00e9"`,

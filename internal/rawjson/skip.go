@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// The functions of this file return the position behind the token at i and "", or the position of what is wrong and
+// The functions of this file return the position after the token at i and "", or the position of what is wrong and
 // the reason.
 
-// wrong returns the reason for what does not stand at i.
+// wrong returns the reason why the text at i is wrong.
 func wrong(b []byte, i int, reason string) (int, string) {
 	if i >= len(b) {
 		return i, cut

@@ -169,7 +169,7 @@ type check struct {
 
 func (c *check) bad(format string, args ...any) { c.errs = append(c.errs, fmt.Errorf(format, args...)) }
 
-// once refuses a name that is empty or stands twice.
+// once refuses a name that is empty or comes twice.
 func (c *check) once(what, name string) {
 	if name == "" {
 		c.bad("%s without a name", what)

@@ -18,7 +18,7 @@ type attrs struct {
 	// redacted counts the places that the redactor changed.
 	redacted int64
 	opts     []trace.SpanStartOption
-	// detail is what a detailed name of the span says behind its kind.
+	// detail is what a detailed name of the span says after its kind.
 	detail [2]string
 }
 

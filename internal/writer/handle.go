@@ -84,7 +84,7 @@ var (
 // counts are the numbers of a span's direct children, by the index of their kind.
 type counts [1 + len(countedKinds)]int64
 
-// handle is one open span: what Run, Turn, Tool, Compacting and Asking have in common. Its scope is where it stands,
+// handle is one open span: what Run, Turn, Tool, Compacting and Asking have in common. Its scope is where it is,
 // and the context of what starts in it.
 type handle struct {
 	*origin

@@ -268,7 +268,7 @@ type PermissionEvaluation struct {
 	// Pattern is the rule that matched (content).
 	Pattern string
 	Action  spans.Action
-	// Source is where the rule stands; values outside manifest, session and project are kept as they came.
+	// Source is where the rule is defined; values outside manifest, session and project are kept as they came.
 	Source spans.PermissionSource
 	// Target is tool when empty.
 	Target spans.PermissionTarget

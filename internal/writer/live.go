@@ -19,7 +19,7 @@ import (
 // A Tracer calls Changed and Ended on the goroutines of its host, also with locks held: they must return at once, and
 // must not call the methods of s. All methods must be safe for concurrent use.
 type Live interface {
-	// Heartbeat is how often a copy of each open span is sent again. It stands on the copies; below 1 it does not.
+	// Heartbeat is how often a copy of each open span is sent again. The copies name it if it is at least 1.
 	Heartbeat() time.Duration
 	// Changed says that s is open, or that it changed: a copy is due. The first is due at once, later ones no sooner than
 	// apart after the one before.
@@ -133,7 +133,7 @@ func (c *content) takeLists() (now []spans.List) {
 	return now
 }
 
-// growing returns the lists that grow while the span is open, as they stand, and the output where that is whole: they
+// growing returns the lists that grow while the span is open, as they are, and the output where that is whole: they
 // are no more than references.
 func (c *content) growing(replied bool) (lists []spans.List) {
 	for _, l := range c.lists {
@@ -162,7 +162,7 @@ func (t *Turn) waits(n int) {
 	t.changed(0)
 }
 
-// liveState adds what stands on the span only when the turn ends.
+// liveState adds what is on the span only when the turn ends.
 func (t *Turn) liveState(a *attrs) {
 	t.tries(a)
 	if t.answered {

@@ -212,7 +212,7 @@ func (q *outgoing) text(text []byte) {
 	}
 }
 
-// messages adds what stands between at and the messages, and these: as one piece where the same text separates all of
+// messages adds what is between at and the messages, and these: as one piece where the same text separates all of
 // them. It reports whether there are any.
 func (q *outgoing) messages(at int) bool {
 	texts := q.layout.texts

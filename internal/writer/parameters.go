@@ -47,7 +47,7 @@ func (r *Request) parameters(o *object.Object) error {
 	return firstProblem(o)
 }
 
-// bounds reads the temperature and the most tokens of the reply, which stand under one of keys.
+// bounds reads the temperature and the most tokens of the reply, which are under one of keys.
 func (r *Request) bounds(o *object.Object, keys ...string) {
 	if t := o.Float("temperature"); r.Temperature == nil {
 		r.Temperature = t

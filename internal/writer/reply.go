@@ -162,7 +162,7 @@ func (res *TurnResult) gemini(o *object.Object) {
 	u := o.Object("usageMetadata")
 	res.Usage = UsageKeys{Input: "promptTokenCount", Output: "candidatesTokenCount", Reasoning: "thoughtsTokenCount",
 		CacheRead: "cachedContentTokenCount", Total: "totalTokenCount"}.Read(u, spans.UsageRuleExcludesReasoning)
-	// Tokens of the prompt that tools of the API wrote stand apart from those of the request.
+	// Tokens of the prompt that tools of the API wrote are apart from those of the request.
 	if n := u.Count("toolUsePromptTokenCount"); n != nil && res.Usage != nil {
 		res.Usage.Input = spans.AddCounts(res.Usage.Input, *n)
 	}

@@ -17,7 +17,7 @@ type node struct {
 	keys     []string // of an object, in the order in which they came
 	members  map[string]*node
 	elements map[int64]*node // of an array, in any order of their indexes
-	next     int64           // behind the highest index
+	next     int64           // after the highest index
 	text     []byte          // the pieces of a string as they are spelled, without quotes
 }
 

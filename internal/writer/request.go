@@ -17,7 +17,7 @@ import (
 // these. It sets
 //
 //   - Messages, each with Role and ToolCallID, from messages, input or contents
-//   - System and Tools, Model (Gemini's stands in the URL), MaxTokens, Temperature, Level of reasoning and Format
+//   - System and Tools, Model (Gemini's is in the URL), MaxTokens, Temperature, Level of reasoning and Format
 //   - Payload and Bytes
 //
 // The error names the key and what is allowed there. The Request then holds what could be read; of a body that is no
@@ -54,7 +54,7 @@ func (r *Request) parse(l *layout, read func(*Message)) error {
 	return l.fill(r)
 }
 
-// layout says where the parts of a request stand in its payload.
+// layout says where the parts of a request are in its payload.
 type layout struct {
 	payload []byte
 	object  bool // the payload is a JSON object; else nothing else is known
@@ -70,7 +70,7 @@ type member struct {
 	extent                // of the value
 }
 
-// extent is where a text stands. It is empty for what is not there.
+// extent is where a text is. It is empty for what is not there.
 type extent struct{ from, to int }
 
 func (e extent) of(b []byte) []byte { return b[e.from:e.to:e.to] }
@@ -127,7 +127,7 @@ func readLayout(payload []byte, texts []extent, known []sentItem) layout {
 	return l
 }
 
-// find returns where a part stands.
+// find returns where a part is.
 func (l *layout) find(part spans.PartKind) extent {
 	for i := range l.members {
 		if l.members[i].part == part {

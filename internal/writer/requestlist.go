@@ -56,7 +56,7 @@ type history struct {
 	due    int  // this many complete lists come next, whatever they cost
 
 	// What the request came to up to and with its last message, of which there are summed; head is the SHA-256 of what
-	// stands before the first.
+	// is before the first.
 	sum    whole
 	head   spans.BlockID
 	sep    string

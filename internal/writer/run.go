@@ -372,7 +372,7 @@ func (r *Run) rest() {
 	}
 }
 
-// status is how the run stands, and the error type if it failed.
+// status is the status of the run, and the error type if it failed.
 func (res *RunResult) status() (status spans.RunStatus, failed spans.ErrorType) {
 	switch res.Status {
 	case "":

@@ -176,7 +176,7 @@ func service(traces map[pcommon.TraceID]ptrace.Traces) string {
 	return ""
 }
 
-// plain are the spans of traces by id, as JSON in which attributes and events stand in one order. Each event has all of
+// plain are the spans of traces by id, as JSON in which attributes and events are in one order. Each event has all of
 // its content in itself, so nothing depends on their order.
 func plain(t *testing.T, td ptrace.Traces) map[string]any {
 	t.Helper()

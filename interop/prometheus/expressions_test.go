@@ -15,7 +15,7 @@ const root = "../.."
 // An expression is a PromQL query that people get from us.
 type expression struct {
 	where string // file and panel
-	text  string // as it stands there
+	text  string // as it is there
 	// native says that it is about native histograms.
 	native bool
 }
@@ -90,7 +90,7 @@ func expressions(t *testing.T) []expression {
 	return all
 }
 
-// block is PromQL in Markdown. Behind `promql native` stands what needs native histograms.
+// block is PromQL in Markdown. Behind `promql native` is what needs native histograms.
 var block = regexp.MustCompile("(?s)```promql( native)?\n(.*?)```")
 
 // labelValues is the query of a dashboard's variable.

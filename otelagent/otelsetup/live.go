@@ -218,7 +218,7 @@ func (l *Live) Shutdown(ctx context.Context) error {
 	return errors.Join(err, l.to.Shutdown(ctx))
 }
 
-// liveCopy is an open span as it stands; the span itself has the rest, which never changes.
+// liveCopy is an open span as it is; the span itself has the rest, which never changes.
 type liveCopy struct {
 	sdktrace.ReadOnlySpan
 	list   []attribute.KeyValue

@@ -66,7 +66,7 @@ var placeholders = regexp.MustCompile(`^(?:$|[$<{%]|\[redacted:|[*xX.•_?#-]{3,
 // placeholder reports whether value stands for a secret that is elsewhere, or that was replaced before.
 func placeholder(value []byte) bool { return placeholders.Match(value) }
 
-// assigns stands between a name and a value: maybe a quote, a sign, and maybe the quote of the value. Quotes may be
+// assigns is between a name and a value: maybe a quote, a sign, and maybe the quote of the value. Quotes may be
 // escaped, also more than once, as in JSON inside a string.
 const assigns = `(?:\\{0,8}["'` + "`" + `])?[ \t\r\n]{0,8}(?::=|=>|[:=])[ \t\r\n]{0,8}(?:\\{0,8}(["'` + "`" + `]))?`
 
@@ -83,7 +83,7 @@ const (
 	blanks    = " \t\r\n"
 )
 
-// secretAssigned finds the value that text assigns to the name of a secret, of which a part stands at text[at:].
+// secretAssigned finds the value that text assigns to the name of a secret, of which a part is at text[at:].
 func secretAssigned(text []byte, at, _ int) (int, int) {
 	from, nameEnd := at, at
 	for from > 0 && at-from < 24 && isName(text[from-1]) {

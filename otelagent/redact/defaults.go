@@ -9,7 +9,7 @@ import (
 	"unicode"
 )
 
-// forms is the default set. A form is looked for wherever one of its prefixes stands. Its names are those that the
+// forms is the default set. A form is looked for wherever one of its prefixes is. Its names are those that the
 // marks show; docs/redaction.md documents them.
 var forms = []struct {
 	name     string
@@ -64,7 +64,7 @@ type prefix struct {
 }
 
 // prefixes are those of all forms, at most 64. Bit i of begins[k][b] says that prefix i may have b as its byte k, so
-// that one pass over a text finds the few places where a prefix may stand.
+// that one pass over a text finds the few places where a prefix may be.
 var prefixes, begins = func() (all []prefix, begins [3][256]uint64) {
 	for _, f := range forms {
 		list, fold := strings.CutPrefix(f.prefixes, "(?i)")
@@ -86,7 +86,7 @@ var prefixes, begins = func() (all []prefix, begins [3][256]uint64) {
 	return all, begins
 }()
 
-// Bounds of how far the default set looks behind a prefix, so that text of nothing but prefixes takes bounded time.
+// Bounds of how far the default set looks after a prefix, so that text of nothing but prefixes takes bounded time.
 const (
 	maxValue      = 1 << 9
 	maxJWT        = 1 << 13
@@ -120,7 +120,7 @@ func (p *prefix) at(text []byte) bool {
 	return begin == p.text || p.fold && strings.EqualFold(begin, p.text)
 }
 
-// find returns the find behind the prefix that stands at text[at:].
+// find returns the find after the prefix that is at text[at:].
 func (p *prefix) find(text []byte, at int) (start, end int) {
 	start, end = at, at+len(p.text)
 	if !p.fold && isWord(p.text[0]) && wordBefore(text, at) {
@@ -178,7 +178,7 @@ func basic(text []byte, start, end int) (int, int) {
 // keyBody is what follows the line BEGIN of a private key. Line feeds may be spelled \n, as in JSON inside a string.
 var keyBody = regexp.MustCompile(`^[ \\nr\r\n\t]*[A-Za-z0-9_+/=]{16,}[A-Za-z0-9_+/= \\\r\n\t]*`)
 
-// privateKey finds a private key behind its line BEGIN, with its line END. One that was cut goes as far as it looks
+// privateKey finds a private key after its line BEGIN, with its line END. One that was cut goes as far as it looks
 // like one.
 func privateKey(text []byte, at, header int) (int, int) {
 	rest := text[header:min(len(text), at+maxPrivateKey)]
@@ -230,7 +230,7 @@ func isWord(b byte) bool {
 func isName(b byte) bool { return isWord(b) || b == '-' }
 
 // wordBefore reports whether text[at:] continues a word, a hyphen included: task-... is no sk-... . The letter of an
-// escape, which stands in text that is JSON or source code itself, is no word.
+// escape, which is in text that is JSON or source code itself, is no word.
 func wordBefore(text []byte, at int) bool {
 	return at > 0 && isName(text[at-1]) && !escapeBefore(text, at)
 }

@@ -26,7 +26,7 @@ func (a *applier) json() bool {
 	return true
 }
 
-// value redacts the next value, which stands below depth objects and arrays.
+// value redacts the next value, which is below depth objects and arrays.
 func (a *applier) value(c *rawjson.Cursor, depth int) {
 	switch c.Peek() {
 	case '{':

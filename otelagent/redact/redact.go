@@ -1,4 +1,4 @@
-// Package redact removes secrets from content before it is hashed and sent: the rules behind
+// Package redact removes secrets from content before it is hashed and sent: the rules after
 // `otelagent send --redact FILE`.
 //
 // A rule finds text by a regular expression, members of JSON objects by a key, or whole messages by their provenance

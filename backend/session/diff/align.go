@@ -54,7 +54,7 @@ func match(pairs []pair, n, m int, keys ...func(side, i int) string) []pair {
 	return pairs
 }
 
-// ordered adds the items that have no partner, and sorts by A; what only B has stands before the next pair of B.
+// ordered adds the items that have no partner, and sorts by A; what only B has is before the next pair of B.
 func ordered(pairs []pair, n, m int) []pair {
 	ofA, ofB := make([]bool, n), make([]int, m)
 	for _, p := range pairs {
@@ -66,7 +66,7 @@ func ordered(pairs []pair, n, m int) []pair {
 			out = append(out, pair{i, -1})
 		}
 	}
-	before := make([]int, m) // the item of A behind what only B has
+	before := make([]int, m) // the item of A after what only B has
 	next := n
 	for j := m - 1; j >= 0; j-- {
 		if ofB[j] > 0 {
@@ -193,7 +193,7 @@ func question(s *side, r *session.Run) string {
 	return s.asked[r]
 }
 
-// place is where a run of a group or a sub-agent stands: its role and model, and the turn that spawned it.
+// place is where a run of a group or a sub-agent is: its role and model, and the turn that spawned it.
 func place(s *side, r *session.Run) string {
 	turn := int64(-1)
 	if p := s.history.Run(r).Parent; p != nil && r.GroupStart.IsZero() {

@@ -66,7 +66,7 @@ type Diff struct {
 	Ignored     []Part    `json:"ignored,omitempty"`
 	// Compactions lie between two requests and may be the reason that messages are gone.
 	Compactions []*session.Compaction `json:"compactions,omitempty"`
-	// Runs are in the order of A; a run of B only stands before the next run that both have. Two runs, turns or
+	// Runs are in the order of A; a run of B only is before the next run that both have. Two runs, turns or
 	// requests are one entry, and two turns or requests one turn of it.
 	Runs []Pair `json:"runs"`
 }

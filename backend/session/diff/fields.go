@@ -182,7 +182,7 @@ func (l *fieldList) others(r *session.Run, t *session.Turn, input []session.Ref)
 		f.why = untold(l.capture)
 	case !q.Complete:
 		f.why = Missing
-	case l.of.Turn != nil: // two turns are compared with all that stands before
+	case l.of.Turn != nil: // two turns are compared with all that is before
 		f.refs = q.Items()
 	default:
 		before := l.of.before(r, t)

@@ -179,7 +179,7 @@ func (s *side) before(r *session.Run, t *session.Turn) *session.Refs {
 }
 
 // news returns the messages that were new for the model: those that the loop reports, else those that its request
-// before did not have. Replies among the latter stand at earlier turns; reported is false then.
+// before did not have. Replies among the latter are at earlier turns; reported is false then.
 func (s *side) news(r *session.Run, t *session.Turn) (refs *session.Refs, reported bool) {
 	q := messagesOf(t)
 	switch {

@@ -36,7 +36,7 @@ type Hunk struct {
 
 // Line is a line of a hunk.
 type Line struct {
-	// Op is Equal, Removed or Added. Removed lines stand before those added in their place.
+	// Op is Equal, Removed or Added. Removed lines are before those added in their place.
 	Op   string `json:"op"`
 	Text string `json:"text"` // without its end
 	// Words are the pieces of a line that replaces a similar one: Equal, or of this side only. Of the lines of a hunk,
@@ -124,7 +124,7 @@ func lines(text string) (lines []string, cut bool) {
 	return strings.Split(text, "\n"), cut
 }
 
-// hunk adds a hunk for edits that stand close together, and returns the room that is left.
+// hunk adds a hunk for edits that are close together, and returns the room that is left.
 func (t *Text) hunk(a, b []string, list []lcs.Diff, room int) int {
 	lead := min(contextOf, list[0].Start, list[0].ReplStart)
 	at := list[0].Start - lead

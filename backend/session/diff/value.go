@@ -111,7 +111,7 @@ func result(v any) any {
 }
 
 // flatten appends what a decoded value holds, by path: strings, numbers, bools, nulls, and arrays and objects that are
-// empty or deep. Elements that have names, as tools have, stand under these.
+// empty or deep. Elements that have names, as tools have, are under these.
 func flatten(out []leaf, path string, v any) []leaf {
 	members, _ := v.(map[string]any)
 	list, _ := v.([]any)

@@ -13,7 +13,7 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// This file writes what stands between a prompt and its response: pieces of replies, tool calls, questions, summaries.
+// This file writes what is between a prompt and its response: pieces of replies, tool calls, questions, summaries.
 
 func textBlock(s string) []byte { return fields("type", "text", "text", &s) }
 

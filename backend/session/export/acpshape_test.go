@@ -54,7 +54,7 @@ func TestACPStopReasons(t *testing.T) {
 	for _, c := range []struct {
 		status          spans.RunStatus
 		word, stop, err string
-		want            string // the stop reason, or the error behind a colon
+		want            string // the stop reason, or the error after a colon
 	}{
 		{completed, "", "stop", "", "end_turn"}, {completed, "", "toolUse", "", "end_turn"},
 		{completed, "", "length", "", "max_tokens"}, {completed, "", "max_tokens", "", "max_tokens"},

@@ -90,7 +90,7 @@ func put(w *bufio.Writer, texts ...string) {
 type document struct {
 	w       *bufio.Writer
 	message string  // what ends the message that is open
-	part    string  // what stands before its next part
+	part    string  // what is before its next part
 	list    RowType // of further rows that is open; empty: the messages are
 }
 
@@ -125,7 +125,7 @@ func (d *document) put(r *Row) {
 	}
 }
 
-// furtherMembers returns the further members of the line of a row, as they stand behind others.
+// furtherMembers returns the further members of the line of a row, as they are after others.
 func furtherMembers(r *Row) string {
 	if len(r.Further) == 0 {
 		return ""

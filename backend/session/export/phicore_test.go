@@ -21,7 +21,7 @@ type made struct {
 	blocks session.BlockSet
 }
 
-// part is a piece of content. more is an object whose members stand before those of body.
+// part is a piece of content. more is an object whose members are before those of body.
 type part struct{ body, provenance, more string }
 
 func (m *made) refs(parts ...part) *session.Refs {

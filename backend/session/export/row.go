@@ -118,6 +118,6 @@ func (r *Row) parse() bool {
 		r.Part = &PartRow{}
 		into = r.Part
 	}
-	_ = json.Unmarshal(encode(cols), into) // reads the columns behind one that does not fit
+	_ = json.Unmarshal(encode(cols), into) // reads the columns after one that does not fit
 	return true
 }

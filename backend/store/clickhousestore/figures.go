@@ -11,7 +11,7 @@ import (
 	"github.com/otelagent/otelagent/backend/store"
 )
 
-// Figures stand in a table whose name ends in _raw, and a view shows what people query (backend/store/stats/README.md).
+// Figures are in a table whose name ends in _raw, and a view shows what people query (backend/store/stats/README.md).
 // A summary writes all figures of its session, each under its number: of two with one number merges keep that of the
 // later revision. The view shows those that are not older than the session's summary, so it shows nothing that the
 // session no longer has.

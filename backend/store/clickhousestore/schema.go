@@ -33,7 +33,7 @@ type table struct {
 	partition string
 	order     string
 	indexes   []string
-	// granularity is how many rows stand between two entries of the index.
+	// granularity is how many rows are between two entries of the index.
 	granularity int
 	// shard decides on which shard of a cluster a row is.
 	shard string

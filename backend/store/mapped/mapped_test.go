@@ -82,7 +82,7 @@ func TestRevision(t *testing.T) {
 	}
 }
 
-// A name that stands on one call alone is no session: what it holds is a part of the session of its trace, and lists
+// A name that is on one call alone is no session: what it holds is a part of the session of its trace, and lists
 // leave it out.
 func TestNameOfOneCall(t *testing.T) {
 	st := memstore.New()

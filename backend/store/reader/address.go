@@ -48,7 +48,7 @@ func ParseAddress(s string) (Address, error) {
 const wantRequest = "want SESSION[/RUN]/TURN[/ATTEMPT]"
 
 // ParseRequestAddress parts the address of a request, whose SESSION has no slashes in it. SESSION alone may be the span
-// id of a turn. Two parts after SESSION stand in Run and Turn; PickTurn finds out whether they are TURN/ATTEMPT.
+// id of a turn. Two parts after SESSION are in Run and Turn; PickTurn finds out whether they are TURN/ATTEMPT.
 func ParseRequestAddress(s string) (Address, error) {
 	parts := strings.Split(s, "/")
 	if len(parts) > 4 || slices.Contains(parts, "") {

@@ -20,7 +20,7 @@ const (
 	placeReason    = "reason of a permission"
 )
 
-// walker goes through a tree, in its order, and notes where blocks that were found stand first.
+// walker goes through a tree, in its order, and notes the first place of each block that was found.
 type walker struct {
 	tree    *session.Session
 	history *session.History

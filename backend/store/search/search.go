@@ -118,7 +118,7 @@ func Run(ctx context.Context, st store.Store, o Options) (*Result, error) {
 	return res, nil
 }
 
-// searched is a session to look into. rows says that some of what was said may stand with its rows: partial replies of
+// searched is a session to look into. rows says that some of what was said may be with its rows: partial replies of
 // runs that are open, those of a process that was killed among them, and why something was denied.
 type searched struct {
 	session.Key

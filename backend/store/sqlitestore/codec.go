@@ -60,7 +60,7 @@ func packRow(dst, canonical []byte) []byte {
 	return dst[:len(dst)+n]
 }
 
-// unpackRow returns the canonical bytes that the column canonical holds, in buf where they fit, or as they stand in
+// unpackRow returns the canonical bytes that the column canonical holds, in buf where they fit, or as they are in
 // value.
 func unpackRow(buf, value []byte) ([]byte, error) {
 	if len(value) == 0 || value[0] == rowPlain {

@@ -28,14 +28,14 @@ func (n needles) add(what string, v []byte) {
 	}
 }
 
-// forget takes the pieces out that stand in data: others have them as well.
+// forget takes the pieces out that are in data: others have them as well.
 func (n needles) forget(data []byte) {
 	for ; len(data) >= 8; data = data[1:] {
 		delete(n, binary.LittleEndian.Uint64(data))
 	}
 }
 
-// in counts the pieces that stand in the files of a database, by what they are of.
+// in counts the pieces that are in the files of a database, by what they are of.
 func (n needles) in(t *testing.T, path string) map[string]int {
 	t.Helper()
 	found := map[string]int{}
@@ -53,7 +53,7 @@ func (n needles) in(t *testing.T, path string) map[string]int {
 	return found
 }
 
-// take adds every text and blob of the rows that query yields, as they stand in the file.
+// take adds every text and blob of the rows that query yields, as they are in the file.
 func (n needles) take(t *testing.T, s *Store, what, query string, args ...any) {
 	t.Helper()
 	rows, err := s.readers.QueryContext(t.Context(), query, args...)

@@ -71,7 +71,7 @@ func each[T any](ctx context.Context, s *Store, what, query string, args []any,
 	}
 }
 
-// errManyRows is about a damaged or crafted file in whose trees pages stand many times.
+// errManyRows is about a damaged or crafted file in whose trees pages are linked many times.
 var errManyRows = fmt.Errorf("more rows than the file can hold: %w", store.ErrData)
 
 // mostRows returns more rows than any table or index of the file, with its log, can hold.

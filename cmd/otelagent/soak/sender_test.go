@@ -406,7 +406,7 @@ func quiet() {
 	otel.SetLogger(logr.Discard())
 }
 
-// relay stands between senders that do not report answers, and a collector: it notes what was acknowledged before the
+// relay is between senders that do not report answers, and a collector: it notes what was acknowledged before the
 // sender gets the answer.
 type relay struct {
 	*httptest.Server

@@ -35,7 +35,7 @@ var (
 	errBusy = errors.New("too many requests at once (max_in_flight_mib of otlp_limits): send again later")
 )
 
-// limits stands in front of the decoders of receivers.
+// limits is in front of the decoders of receivers.
 type limits struct {
 	component.StartFunc
 	component.ShutdownFunc

@@ -217,7 +217,7 @@ func testLive(t *testing.T, bin, file string, names ...string) {
 	}
 }
 
-// secret stands in everything that somebody wrote; key is what the built-in rules know.
+// secret is in everything that somebody wrote; key is what the built-in rules know.
 const (
 	secret = "PELICAN"
 	key    = "sk-ant-api03-Zq8Xw2Lk9Vb4Nm7Rt5Yp1Hd6Jf3Gs0Aa"

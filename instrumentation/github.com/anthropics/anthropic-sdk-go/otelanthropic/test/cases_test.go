@@ -378,7 +378,7 @@ func find(files []txtar.File, name string) (string, bool) {
 	return string(files[i].Data), true
 }
 
-// ordered sorts what begins in any order, calls that stand one below the other, and takes off what depends on time.
+// ordered sorts what begins in any order, calls that are one below the other, and takes off what depends on time.
 func ordered(outline string) string {
 	outline = strings.TrimSuffix(changing.ReplaceAllString(outline, `"context canceled"`), "\n")
 	lines := strings.Split(outline, "\n")

@@ -171,7 +171,7 @@ func (a *app) answers(yes bool) *genai.Content {
 		ID: a.confirm[len(a.confirm)-1], Name: "adk_request_confirmation", Response: map[string]any{"confirmed": yes}}}}}
 }
 
-// ordered sorts what begins in any order: calls that stand one below the other, and sessions. It takes off what depends
+// ordered sorts what begins in any order: calls that are one below the other, and sessions. It takes off what depends
 // on the time of a cancellation, and on which of two parallel agents is first.
 func ordered(outline string) string {
 	outline = cancelled.ReplaceAllString(strings.ReplaceAll(outline, "run second", "run first"), `"context canceled"`)
