@@ -47,10 +47,11 @@ func (a *app) importCommand() *cobra.Command {
 ` + agentNames() + `.
 
 The command looks into the folders of these agents, and into those that
-CLAUDE_CONFIG_DIR, CODEX_HOME, XDG_DATA_HOME and the like name instead. It
-prints what is there, asks, and reads it into the database of --db, by default
-that of 'otelagent up'. The database is on this machine, so prompts, replies
-and results of tools are kept unless --capture says otherwise.
+CLAUDE_CONFIG_DIR, CODEX_HOME, GEMINI_CLI_HOME, XDG_DATA_HOME (OpenCode) and
+PI_CODING_AGENT_DIR name instead. It prints what is there, asks, and reads it
+into the database of --db, by default that of 'otelagent up'. The database is on
+this machine, so prompts, replies and results of tools are kept unless --capture
+says otherwise.
 
 With --endpoint it sends spans over OTLP instead, and no content without
 --capture content.
@@ -115,7 +116,7 @@ func (a *app) checkImport(o *importOptions, captured bool) (err error) {
 	wrong.note(err)
 	if o.state == "" {
 		path, err := defaultPath()
-		wrong.note(err)
+		wrong.when(err != nil, "the user's folder is not known: give --state FILE, and --db or --endpoint")
 		o.state = filepath.Join(filepath.Dir(path), "import.json")
 	}
 	o.From, o.at.name = auto, o.Endpoint
@@ -161,12 +162,14 @@ func extentOf(families ...transcript.Family) (e extent) {
 }
 
 // print lists what is there of an agent.
-func (f *agentFiles) print(w io.Writer) {
+func (f *agentFiles) print(w io.Writer, read map[string]stamp) {
 	all, todo, news := extentOf(f.families...), extentOf(f.todo...), "all read"
-	if len(f.todo) == len(f.families) {
+	isRead := func(x transcript.File) bool { return read[x.Path] != stamp{} }
+	if len(f.todo) > 0 {
+		news = fmt.Sprintf("%d to read, %s", len(todo.sessions), humanize.IBytes(uint64(todo.bytes)))
+	}
+	if !slices.ContainsFunc(f.families, func(x transcript.Family) bool { return slices.ContainsFunc(x.Files, isRead) }) {
 		news = "new"
-	} else if len(f.todo) > 0 {
-		news = fmt.Sprintf("%d new or changed, %s", len(todo.sessions), humanize.IBytes(uint64(todo.bytes)))
 	}
 	fmt.Fprintf(w, "%-12s %-16s %s to %s  %8s  %s\n", f.dialect.Name, count(len(all.sessions), "session"),
 		all.first.Local().Format(time.DateOnly), all.last.Local().Format(time.DateOnly), humanize.IBytes(uint64(all.bytes)),
@@ -182,26 +185,33 @@ func (a *app) imports(ctx context.Context, o *importOptions) error {
 	for _, f := range im.agents {
 		if len(f.families) > 0 {
 			there = true
-			f.print(a.stdout)
+			f.print(a.stdout, im.state.read)
 		}
 		todo = append(todo, f.todo...)
 	}
 	switch {
 	case !there:
-		a.say("there are no sessions of %s in their folders", agentNames())
+		since := ""
+		if !o.after.IsZero() {
+			since = " since " + o.after.Local().Format(time.DateTime)
+		}
+		for _, f := range im.agents {
+			a.say("%s: no sessions%s in %s", f.dialect.Name, since, strings.Join(f.roots, ", "))
+		}
 	case len(todo) == 0 && !o.dryRun:
-		a.say("everything was read before")
+		a.say("there is nothing new to read")
 	}
 	if o.dryRun || len(todo) == 0 && !o.follow {
-		return nil
+		return im.rejected()
 	}
-	e, into := extentOf(todo...), inspect.ShellWords(o.at.name)+", "+map[string]string{"none": "without content",
-		"digests": "with sizes and hashes of content", "content": "with prompts, replies and results of tools"}[o.Capture]
+	e := extentOf(todo...)
+	all := fmt.Sprintf("%s (%s) into %s, %s", count(len(e.sessions), "session"), humanize.IBytes(uint64(e.bytes)),
+		inspect.ShellWords(o.at.name), map[string]string{"none": "without content",
+			"digests": "with sizes and hashes of content", "content": "with prompts, replies and results of tools"}[o.Capture])
 	if o.yes || e.bytes == 0 {
-		a.say("into %s", into)
-	} else if !a.ask(fmt.Sprintf("Read %s (%s) into %s? [Y/n] ", count(len(e.sessions), "session"),
-		humanize.IBytes(uint64(e.bytes)), into), "y") {
-		return errors.New("nothing was read; --yes does not ask")
+		a.say("reading %s", all)
+	} else if !a.ask("Read "+all+"? [Y/n] ", "y") {
+		return errors.New("nothing was read; with --yes import does not ask")
 	}
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(importMemory)
@@ -217,6 +227,7 @@ func (a *app) imports(ctx context.Context, o *importOptions) error {
 type agentFiles struct {
 	dialect  dialects.Dialect
 	finder   transcript.Finder
+	roots    []string
 	families []transcript.Family
 	said     map[string]bool     // what was left out
 	todo     []transcript.Family // those that import is to read
@@ -245,14 +256,18 @@ func agentNames() string {
 // own.
 func (f *agentFiles) find(a *app, paths ...string) {
 	var there []string
+	var problems []error
 	for _, path := range paths {
-		if path, err := filepath.EvalSymlinks(path); err == nil {
+		path, err := filepath.EvalSymlinks(path)
+		if err == nil {
 			there = append(there, path)
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			problems = append(problems, err)
 		}
 	}
-	var problems []error
-	f.families, problems = f.finder.Find(there...)
-	for _, err := range problems {
+	families, unread := f.finder.Find(there...)
+	f.families = families
+	for _, err := range append(problems, unread...) {
 		if text := err.Error(); !f.said[text] {
 			f.said[text] = true
 			a.say("%s: left out: %s", f.dialect.Name, text)
@@ -283,6 +298,7 @@ func (o *sendOptions) transcripts(a *app, name string) (list []source, err error
 		if len(f.families) > 0 {
 			o.say(a, "%s: %s (%s)", name, f.dialect.Name, count(len(extentOf(f.families...).sessions), "session"))
 		}
+		o.unread = o.unread || len(f.said) > 0
 	}
 	switch {
 	case len(list) == 0 && (info.IsDir() || filepath.Ext(name) == ".zst"):
@@ -333,7 +349,12 @@ func (im *importer) look() {
 	home, _ := os.UserHomeDir()
 	old := func(f transcript.Family) bool { return extentOf(f).last.Before(im.o.after) }
 	for _, f := range im.agents {
-		f.find(im.app, f.dialect.Layout.Roots(os.Getenv, home)...)
+		f.roots = f.dialect.Layout.Roots(os.Getenv, home)
+		for i, folder := range f.roots {
+			f.roots[i], _ = filepath.Abs(folder) // the state is of all working directories
+		}
+		f.find(im.app, f.roots...)
+		im.failed = im.failed || len(f.said) > 0
 		f.families = slices.DeleteFunc(f.families, old)
 		f.todo = slices.DeleteFunc(slices.Clone(f.families), im.state.has)
 	}
@@ -351,10 +372,11 @@ func (im *importer) run(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	_ = im.bar.RenderBlank() // and the clock starts
 	err = im.read(ctx)
 	interrupted := ctx.Err() != nil
 	im.report()
-	follow := im.o.follow && err == nil && !interrupted
+	before, follow := im.exported(), im.o.follow && err == nil && !interrupted
 	if follow {
 		im.say("waiting for what agents write; Ctrl-C stops")
 	}
@@ -377,6 +399,9 @@ func (im *importer) run(ctx context.Context) (err error) {
 			err = im.delivered(f, ended)
 		}
 	}
+	if follow && im.exported() > before {
+		im.report()
+	}
 	switch {
 	case err != nil || follow:
 		return err
@@ -384,20 +409,30 @@ func (im *importer) run(ctx context.Context) (err error) {
 		return errors.New("interrupted; the next import reads the rest")
 	case ctx.Err() != nil:
 		im.say("stopped; the command that reads these sessions next makes the summaries that are missing")
-	case im.failed || im.pump.rejected > 0:
+	}
+	return im.rejected()
+}
+
+// rejected returns an error without a text when files or lines were not read: each is named already.
+func (im *importer) rejected() error {
+	if im.failed || im.pump.rejected > 0 {
 		return &exitError{Code: exitPartial}
 	}
 	return nil
 }
 
-// report says what was read.
-func (im *importer) report() {
-	_ = im.bar.Clear()
-	spans := int64(0)
+// exported is the number of spans that arrived.
+func (im *importer) exported() (spans int64) {
 	for _, f := range im.agents {
 		spans += f.to.providers.Stats().Exported
 	}
-	if spans > 0 {
+	return spans
+}
+
+// report says what was read.
+func (im *importer) report() {
+	_ = im.bar.Clear()
+	if spans := im.exported(); spans > 0 {
 		im.say("read %s as %s into %s", count(len(im.pump.sessions), "session"), count(int(spans), "span"), im.o.at.name)
 	}
 	if im.silent > 0 {
@@ -487,11 +522,11 @@ func stampOf(f transcript.File) stamp { return stamp{f.Size, f.Modified.UnixNano
 func readImportState(o *importOptions) (*importState, error) {
 	s := &importState{Format: 1, Targets: map[string]map[string]stamp{}, path: o.state, failed: map[string]stamp{}}
 	text, err := os.ReadFile(s.path)
-	if err == nil {
-		err = json.Unmarshal(text, s)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("--state: %w", err)
 	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) || s.Format != 1 || s.Targets == nil {
-		return nil, fmt.Errorf("--state %s cannot be read: remove it, and everything is read again", s.path)
+	if err == nil && json.Unmarshal(text, s) != nil || s.Format != 1 || s.Targets == nil {
+		return nil, fmt.Errorf("--state %s is damaged: remove it, and everything is read again", s.path)
 	}
 	target := o.at.name
 	if path, err := filepath.Abs(target); err == nil && o.at.file {

@@ -427,6 +427,55 @@ func TestImportReports(t *testing.T) {
 	}
 }
 
+// A file or folder that cannot be read is named, and the exit code says so, also when nothing else is new.
+func TestImportUnreadable(t *testing.T) {
+	home := importHome(t, map[string]string{".claude/projects/a": "claudecode/testdata/forked"})
+	must(t, os.WriteFile(filepath.Join(home, ".codex"), nil, 0o600))
+	broken := filepath.Join(home, ".claude/projects/a/broken.jsonl.zst")
+	must(t, os.WriteFile(broken, []byte("no archive"), 0o600))
+	for _, command := range [][]string{
+		{"import", "--yes"}, {"import"}, {"send", "--db", filepath.Join(home, "x.db"), filepath.Dir(broken)},
+	} {
+		var errs bytes.Buffer
+		if code := run(t.Context(), command, nil, io.Discard, &errs); code != exitPartial ||
+			!strings.Contains(errs.String(), "claude-code: left out: "+broken) ||
+			command[0] == "import" && !strings.Contains(errs.String(), "codex: left out: ") {
+			t.Errorf("%v: exit %d: %s", command, code, &errs)
+		}
+	}
+}
+
+// Where nothing is found, the folders of the agents that were asked for are named. The state names files by their whole
+// paths, and does not call read what is not.
+func TestImportNamesFolders(t *testing.T) {
+	home := importHome(t, nil)
+	var errs bytes.Buffer
+	code := run(t.Context(), []string{"import", "--agent", "pi", "--since", "2026-01-02"}, nil, io.Discard, &errs)
+	want := "otelagent: pi: no sessions since 2026-01-02 00:00:00 in " + filepath.Join(home, ".pi/agent/sessions") + "\n"
+	if code != exitOK || errs.String() != want {
+		t.Errorf("exit %d: %q, want %q", code, &errs, want)
+	}
+	moved := filepath.Join(home, "moved")
+	must(t, os.CopyFS(filepath.Join(moved, "sessions"), os.DirFS("../../dialects/pi/testdata/agent-sessions")))
+	t.Chdir(home)
+	t.Setenv("PI_CODING_AGENT_DIR", "moved")
+	cli(t, "import", "--yes")
+	t.Chdir(moved)
+	t.Setenv("PI_CODING_AGENT_DIR", ".")
+	if list := cli(t, "import", "--dry-run"); !strings.HasSuffix(list, "  all read\n") {
+		t.Errorf("from another folder: %s", list)
+	}
+	must(t, filepath.WalkDir(moved, func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		return os.Chtimes(path, time.Time{}, time.Now())
+	}))
+	if list := cli(t, "import", "--dry-run"); strings.Contains(list, "new") || !strings.Contains(list, " to read, ") {
+		t.Errorf("after files changed: %s", list)
+	}
+}
+
 // OpenCode's database has the sessions of its older folder, too: each counts once.
 func TestImportCountsOnce(t *testing.T) {
 	home := importHome(t, map[string]string{"data/opencode": "opencode/testdata/storage-layout"})

@@ -33,7 +33,7 @@ const (
 	exitOK      = 0
 	exitFailed  = 1 // not found, not whole, not delivered, could not start
 	exitUsage   = 2
-	exitPartial = 3          // send: lines were rejected, the rest was delivered
+	exitPartial = 3          // files or lines were rejected, the rest was delivered
 	exitTrouble = -exitUsage // diff: a failure exits like wrong usage, without a hint of the help
 )
 

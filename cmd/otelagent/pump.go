@@ -333,7 +333,8 @@ func (p *pump) sum(d *delivery) *sent {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := &sent{Events: p.count, Rejected: p.rejected, Sessions: p.sessions, Spans: d.providers.Stats().Exported,
-		Lost: d.rec.Lost() + p.over.Outside, Target: d.target.name, Dialect: p.in.list[0].dialect.Name}
+		Lost: d.rec.Lost() + p.over.Outside, Target: d.target.name, Dialect: p.in.list[0].dialect.Name,
+		Unread: p.o.unread}
 	for _, dec := range p.decoders {
 		s.Lost += dec.Stats().Outside
 	}

@@ -71,7 +71,7 @@ pipe also sends metrics to a collector that takes them (docs/metrics.md).
 service.name is the agent, else the dialect, unless OTEL_SERVICE_NAME is set.
 
 Exit codes: 0 everything was read and delivered, 1 not delivered or not read,
-2 wrong usage, 3 lines were rejected and the rest was delivered.`,
+2 wrong usage, 3 files or lines were rejected and the rest was delivered.`,
 		Example: `  my-agent | otelagent send -
   otelagent send --capture content events.ndjson
   otelagent send -F --session nightly --agent coder run.ndjson
@@ -171,6 +171,7 @@ type sent struct {
 	Sessions                map[string]bool
 	Target, Dialect         string
 	FirstRejected           string // when all were
+	Unread                  bool   // files were left out
 }
 
 func (a *app) send(ctx context.Context, o sendOptions) error {
@@ -196,12 +197,15 @@ func (a *app) send(ctx context.Context, o sendOptions) error {
 	case s.Spans == 0 && s.Lost >= s.Events:
 		return fmt.Errorf("nothing was sent: none of the %s belongs to a run; is this %s, from its beginning?",
 			count(int(s.Events), "event"), s.Dialect)
-	case s.Rejected > 0:
-		a.say("sent %s as %s to %s; %s rejected", count(int(s.Events), "event"), went, s.Target,
-			count(int(s.Rejected), "line"))
+	}
+	rejected := ""
+	if s.Rejected > 0 {
+		rejected = fmt.Sprintf("; %s rejected", count(int(s.Rejected), "line"))
+	}
+	a.say("sent %s as %s to %s%s", count(int(s.Events), "event"), went, s.Target, rejected)
+	if s.Rejected > 0 || s.Unread {
 		return &exitError{Code: exitPartial}
 	}
-	a.say("sent %s as %s to %s", count(int(s.Events), "event"), went, s.Target)
 	return nil
 }
 

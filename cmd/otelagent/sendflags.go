@@ -40,6 +40,7 @@ type sendOptions struct {
 
 	into    *recording // in place of a collector or a database
 	largest int64      // session whose summary is made at the end, in bytes; 0: any
+	unread  bool       // files of a folder cannot be read, and are named
 }
 
 // tuning is the file of --config. docs/sending.md lists its keys.
