@@ -32,6 +32,7 @@ type ledger struct {
 	row   *session.Row
 	turns []*session.Row // by start
 	next  int64          // number of another turn
+	reach int64          // until when the transcript goes on
 }
 
 type joiner struct {
@@ -42,6 +43,8 @@ type joiner struct {
 	turnTo map[turnName]int64
 	taken  map[*session.Row]bool
 	named  map[session.Kind]bool // kinds of which transcript and telemetry have the same ids
+	// compactions are those of the transcript. Its model calls are turns in the telemetry.
+	compactions []*session.Row
 }
 
 // callName is a turn by the id of its reply, or a tool call by its id.
@@ -90,10 +93,12 @@ func Join(own []session.Row, telemetry ...session.Row) []session.Row {
 		l, name := j.runOf[r.RunKey()], nameOf(r)
 		switch {
 		case r.Kind == session.KindRun && r.Attr(spans.RecordingKindKey).Text() == string(spans.RecordingLedger):
-			l = &ledger{row: r}
+			l = &ledger{row: r, reach: r.Start}
 			j.runs, j.runOf[r.RunKey()] = append(j.runs, l), l
 		case l != nil && r.Kind == session.KindTurn:
-			l.turns, l.next = append(l.turns, r), max(l.next, r.Turn+1)
+			l.turns, l.next, l.reach = append(l.turns, r), max(l.next, r.Turn+1), r.Start+slack
+		case l != nil && r.Kind == session.KindCompaction:
+			j.compactions = append(j.compactions, r)
 		}
 		if l != nil && name.id != "" && name.kind == r.Kind && j.byID[name] == nil {
 			j.byID[name] = r
@@ -166,19 +171,19 @@ func (j *joiner) place(r *session.Row) bool {
 	if l == nil {
 		return true
 	}
-	reach := l.row.Start // of the transcript
-	if n := len(l.turns); n > 0 {
-		reach = l.turns[n-1].Start + slack
-	}
 	r.Run, r.RunStart = l.row.Run, l.row.RunStart
-	for _, t := range l.turns { // else the first with the same tokens
-		in, out := spans.GenAIUsageInputKey, spans.GenAIUsageOutputKey
-		if same == nil && r.Kind == session.KindTurn && !j.taken[t] && !r.Attr(in).IsZero() && t.Attr(in) == r.Attr(in) &&
-			t.Attr(out) == r.Attr(out) {
-			same = t
+	input, output := r.Attr(spans.GenAIUsageInputKey), r.Attr(spans.GenAIUsageOutputKey)
+	find := func(rows []*session.Row, in, out attribute.Key) { // the first with the same tokens
+		for _, t := range rows {
+			if same == nil && r.Kind == session.KindTurn && !j.taken[t] && !input.IsZero() && t.Attr(in) == input &&
+				t.Attr(out) == output {
+				same = t
+			}
 		}
 	}
-	more := r.Start > reach || r.Kind == session.KindPermission || j.named[r.Kind] && name.id != "" ||
+	find(l.turns, spans.GenAIUsageInputKey, spans.GenAIUsageOutputKey)
+	find(j.compactions, spans.CompactionUsageInputKey, spans.CompactionUsageOutputKey)
+	more := r.Start > l.reach || r.Kind == session.KindPermission || j.named[r.Kind] && name.id != "" ||
 		!r.Attr(spans.TurnPurposeKey).IsZero()
 	switch {
 	case r.Kind == session.KindRun:
@@ -204,12 +209,21 @@ func (j *joiner) place(r *session.Row) bool {
 }
 
 // enrich gives a row what its counterpart measured. Usage that is unknown, or less than the provider counted, is that
-// of the telemetry.
+// of the telemetry. A transcript has the time at which a reply was written, and that of the line of a result.
 func enrich(to, from *session.Row) {
+	if from.Kind == session.KindToolCall && from.End > from.Start {
+		to.Start, to.End = from.Start, from.End
+	} else if from.Kind == session.KindTurn {
+		to.Start = min(to.Start, max(from.Start, to.RunStart))
+	}
 	bound, _ := to.Attr(spans.UsageLowerBoundKey).Bool()
 	input := spans.GenAIUsageInputKey
 	a, keys := attrs(slices.Clone(to.Attrs)), measures
-	if !from.Attr(input).IsZero() && (bound || to.Attr(input).IsZero()) {
+	if to.Kind == session.KindCompaction {
+		a.add(spans.CompactionCostKey, from.Attr(spans.TurnCostKey))
+		a.add(spans.CompactionCostCurrencyKey, from.Attr(spans.TurnCostCurrencyKey))
+		keys = nil
+	} else if !from.Attr(input).IsZero() && (bound || to.Attr(input).IsZero()) {
 		a = slices.DeleteFunc(a, func(old session.Attr) bool { return slices.Contains(usageKeys, attribute.Key(old.Key)) })
 		keys = slices.Concat(usageKeys, measures)
 	}

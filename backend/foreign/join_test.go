@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
+
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -113,5 +115,76 @@ func TestTranscriptAndTelemetry(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The model call that writes the summary of a compaction is a turn in telemetry, and tokens of the compaction in a
+// transcript: it counts once, with its cost. How long a reply and a tool took, only the telemetry knows.
+func TestTelemetryOfTranscript(t *testing.T) {
+	table := Default()
+	rows := decode(t, table, sample(t, "claude-code-session-a.logs.json"))
+	alone := assemble(table, rows)[0]
+	key := session.Key{ID: alone.ID}
+	var summary session.Row
+	for _, r := range table.Map(rows, key) {
+		if n, _ := r.Attr(spans.GenAIUsageOutputKey).Int(); r.Kind == session.KindTurn && n == 700 {
+			summary = r
+		}
+	}
+	var transcript []session.Row
+	for _, r := range transcriptOf(table.Map(rows, key)) {
+		switch r.Kind {
+		case session.KindTurn:
+			r.Start = r.End
+		case session.KindToolCall:
+			if r.End > r.Start { // it ran
+				r.End += int64(2 * time.Second)
+			}
+		}
+		transcript = append(transcript, r)
+	}
+	compaction := summary
+	compaction.Kind, compaction.Turn, compaction.Span = session.KindCompaction, session.NoTurn, session.SpanID{0xc}
+	compaction.RunStart -= int64(time.Second) // as that of the transcript
+	compaction.Start, compaction.Attrs = summary.End, nil
+	for to, from := range map[attribute.Key]attribute.Key{
+		spans.CompactionUsageInputKey:     spans.GenAIUsageInputKey,
+		spans.CompactionUsageOutputKey:    spans.GenAIUsageOutputKey,
+		spans.CompactionUsageCacheReadKey: spans.GenAIUsageCacheReadKey,
+	} {
+		compaction.Attrs = append(compaction.Attrs, session.Attr{Key: string(to), Value: summary.Attr(from)})
+	}
+	slices.SortFunc(compaction.Attrs, func(a, b session.Attr) int { return strings.Compare(a.Key, b.Key) })
+	both := session.Assemble(table.Map(slices.Concat(transcript, []session.Row{compaction}, rows), key))
+	own := both.CompactionUsage
+	if own == nil || both.Usage.All()+own.All() != alone.Usage.All() || own.Output != 700 {
+		t.Errorf("%+v and %+v of compactions, alone %+v", both.Usage, own, alone.Usage)
+	}
+	costs := func(s *session.Session) (sum float64) {
+		for n := range s.Walk() {
+			switch {
+			case n.Kind() == session.KindTurn && n.Turn.Cost != nil:
+				sum += *n.Turn.Cost
+			case n.Kind() == session.KindCompaction && n.Compaction.Cost != nil:
+				sum += *n.Compaction.Cost
+			}
+		}
+		return sum
+	}
+	if got, want := fmt.Sprintf("%.6f", costs(both)), fmt.Sprintf("%.6f", costs(alone)); got != want {
+		t.Errorf("cost %s, alone %s", got, want)
+	}
+	took := func(s *session.Session) (all []string) {
+		for n := range s.Walk() {
+			if n.Kind() == session.KindToolCall {
+				all = append(all, fmt.Sprint(n.Call.ID, n.Call.End.Sub(n.Call.Start)))
+			} else if n.Kind() == session.KindTurn && n.Turn.Purpose == "" {
+				all = append(all, fmt.Sprint(n.Turn.Usage.Output, n.Turn.Start))
+			}
+		}
+		return all
+	}
+	if got, want := took(both), took(alone); !slices.Equal(got, want) {
+		t.Errorf("%q took\nalone %q", got, want)
 	}
 }
