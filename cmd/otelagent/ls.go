@@ -87,6 +87,9 @@ func (a *app) lsQuery(flags *pflag.FlagSet, args []string) (q store.Query, filte
 		case f.Name == "archived" && archivedModes[value] == "":
 			err = usagef("--archived %s: want exclude, include or only", value)
 			return
+		case f.Name == "limit" && strings.HasPrefix(value, "-"):
+			err = usagef("--limit %s: want a number from 0", value)
+			return
 		case f.Name == "archived":
 			value = archivedModes[value]
 		}

@@ -227,7 +227,11 @@ permissions, and what the model was sent.`,
 		help(c, args)
 	})
 	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
 	for _, c := range append(root.Commands(), root) {
+		if c.Name() == "completion" { // cobra prints help for a shell that it does not know, and no error
+			c.Args, c.RunE = knownCommand, root.RunE
+		}
 		if c.Name() == "help" {
 			c.Args = func(_ *cobra.Command, args []string) error {
 				if sub, _, _ := root.Find(args); sub != root {

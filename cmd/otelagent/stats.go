@@ -108,7 +108,7 @@ func readPrices(path string) (*stats.Prices, error) {
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("--prices: %w", err)
 	}
 	defer f.Close()
 	p, err := stats.ReadPrices(f)
