@@ -77,7 +77,7 @@ type Shell struct {
 	stopped bool
 }
 
-// NewShell returns the Shell of a dialect. Own is nil for package ndjson itself.
+// NewShell returns the Shell of a dialect. Own is that of package ndjson.
 func NewShell(name string, own ReadOwn, opts ...Settings) Shell {
 	return Shell{Name: name, Settings: SettingsOf(opts...), own: own}
 }
@@ -178,7 +178,7 @@ func (s *Shell) Line(line Line) {
 			lost.Detail = strconv.FormatInt(n, 10) + " events"
 		}
 		s.Emit(lost)
-	case s.own != nil && Own(line.Text):
+	case Own(line.Text):
 		if s.Reader.Holds == nil || !s.Reader.Holds(line) {
 			s.Own(line, s.Seq)
 		}
@@ -191,8 +191,7 @@ func (s *Shell) Line(line Line) {
 func (s *Shell) Own(line Line, seq int64) {
 	events, bad := s.own(s.Settings, line, seq)
 	if bad != nil {
-		bad.Line, bad.Seq = line.Number, seq
-		s.reject(bad)
+		s.reject(bad, line.Number, seq)
 		return
 	}
 	s.Counts.Events++
@@ -226,13 +225,10 @@ func (s *Shell) Other(m event.Meta, typ string, body []byte) {
 func (s *Shell) Stopped() bool { return s.stopped }
 
 // Reject hands out the error of the line at hand and counts it.
-func (s *Shell) Reject(e *LineError) {
-	e.Line, e.Seq = s.Number, s.Seq
-	s.reject(e)
-}
+func (s *Shell) Reject(e *LineError) { s.reject(e, s.Number, s.Seq) }
 
-func (s *Shell) reject(e *LineError) {
-	e.Dialect = cmp.Or(e.Dialect, s.Name)
+func (s *Shell) reject(e *LineError, number, seq int64) {
+	e.Line, e.Seq, e.Dialect = number, seq, cmp.Or(e.Dialect, s.Name)
 	s.Counts.Rejected++
 	if !s.stopped && !s.yield(nil, e) {
 		s.stopped = true

@@ -12,8 +12,7 @@ import (
 
 // Fields of phi-core's records.
 var (
-	sessionFacts  = []string{"created_at", "last_active_at", "formation", "parent_spawn_ref", "scope"}
-	sessionFields = append([]string{"session_id", "agent_id", "loops", "model_config"}, sessionFacts...)
+	sessionFields = []string{"session_id", "agent_id", "loops", "model_config"} // that are no facts
 	loopFields    = []string{
 		"loop_id", "session_id", "agent_id", "parent_loop_id", "continuation_kind", "started_at", "ended_at", "status",
 		"rejection", "config", "messages", "turns", "usage", "metadata", "events", "children_loop_ids", "child_loop_refs",
@@ -113,14 +112,8 @@ func (d *Decoder) facts(s *session) {
 	e := &event.FactStated{
 		Meta: event.Meta{Session: s.id, Time: at}, Dialect: Dialect, Recording: spans.RecordingLedger,
 	}
-	keys := slices.Clone(sessionFacts)
-	for _, key := range s.Keys() {
-		if !slices.Contains(sessionFields, key) {
-			keys = append(keys, key)
-		}
-	}
-	for _, key := range keys {
-		if value := s.Raw(key); value != nil {
+	for key := range s.All() {
+		if value := s.Raw(key); value != nil && !slices.Contains(sessionFields, key) {
 			e.Facts = append(e.Facts, event.Fact{
 				Subject: "session", Key: Dialect + "." + key, Value: value, At: event.Moment{Time: at},
 			})
