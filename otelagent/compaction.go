@@ -8,7 +8,7 @@ import (
 // Compaction is one open compaction: a compaction.run span. The nil Compaction does nothing. Safe for concurrent use.
 type Compaction writer.Compacting
 
-// CompactionInfo says what is known of a compaction when it starts.
+// CompactionInfo describes a compaction when it starts.
 type CompactionInfo struct {
 	// Kind is how the messages are compacted; empty means summary.
 	Kind spans.CompactionKind

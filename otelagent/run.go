@@ -13,7 +13,7 @@ import (
 // Run is one open run: a session.run span. The nil Run does nothing. Safe for concurrent use.
 type Run writer.Run
 
-// RunInfo says what is known of a run when it starts. All fields are optional; ids over 256 bytes are replaced by their
+// RunInfo describes a run when it starts. All fields are optional; ids over 256 bytes are replaced by their
 // hash.
 type RunInfo struct {
 	// SessionID is the session. Empty: that of the enclosing run in the context, else the baggage member session.id, else

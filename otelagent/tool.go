@@ -10,7 +10,7 @@ import (
 // Tool is one open tool call: a tool.call span. The nil Tool does nothing. Safe for concurrent use.
 type Tool writer.Tool
 
-// ToolCall says what is known of a tool call when it starts.
+// ToolCall describes a tool call when it starts.
 type ToolCall struct {
 	ID, Name string
 	// Args are the arguments as JSON (content). Nil when there were none; the JSON text null is kept as such.

@@ -15,7 +15,7 @@ import (
 // Turn is one open turn: a session.turn span. The nil Turn does nothing. Safe for concurrent use.
 type Turn writer.Turn
 
-// TurnInfo says what is known of a turn when it starts.
+// TurnInfo describes a turn when it starts.
 type TurnInfo struct {
 	// Trigger is why the model is asked; empty when that is not known.
 	Trigger spans.Trigger

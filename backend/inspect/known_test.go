@@ -105,7 +105,7 @@ run 1 · completed                                                      -       
 	}
 }
 
-// That the session was put away is at its status.
+// That the session was archived is at its status.
 func TestFactsInTheHead(t *testing.T) {
 	blocks := &session.BlockSet{}
 	fact := func(subject, key, value string) session.Fact {

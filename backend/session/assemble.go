@@ -78,14 +78,14 @@ type assembler struct {
 	resolved int64 // items shown beyond those on the wire
 	now      int64 // latest time seen
 
-	counters        counters           // of the part at hand
-	toolPermissions int64              // counts.permissions of the tool calls at hand
-	requests        map[int64]*Request // of the turn at hand, by attempt
+	counters        counters           // of the current part
+	toolPermissions int64              // counts.permissions of the current tool calls
+	requests        map[int64]*Request // of the current turn, by attempt
 
 	runByID  map[string][]*Run
 	groups   map[int64]*Group
 	ordinals []ordinal
-	twice    int     // rows of one address beyond the first, of the run at hand
+	twice    int     // rows of one address beyond the first, of the current run
 	trace    TraceID // of the preferred row of the run
 	madeUp   bool
 }

@@ -23,7 +23,7 @@ const (
 	FactHidden   = "hidden_at"         // since when a message is rewound
 	FactQueued   = "queued_at"         // since when a message waits
 	FactCanceled = "queue_canceled_at" // when it was taken off the queue
-	FactArchived = "archived_at"       // since when a session is put away
+	FactArchived = "archived_at"       // since when a session is archived
 	FactTitle    = "title"
 	FactRow      = "guide.row" // the row of the guide as it came
 )
@@ -496,7 +496,7 @@ func Beginning(text string, n int) string {
 	return strings.Clone(text[:n])
 }
 
-// Archived reports whether the session is put away.
+// Archived reports whether the session is archived.
 func (s *Session) Archived() bool {
 	return !SinceOf(s.Fact(SubjectSession, FactArchived), nil).IsZero()
 }

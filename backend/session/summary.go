@@ -34,7 +34,7 @@ type Summary struct {
 	Defects int64 `json:"defects"`
 	Usage   Usage `json:"usage"`
 	// Title is what the session was last named, empty when it was not, or content was not captured. Archived says
-	// that it was put away: lists leave it out unless asked.
+	// that it was archived: lists leave it out unless asked.
 	Title    string `json:"title,omitempty"`
 	Archived bool   `json:"archived,omitempty"`
 	// Cost is the sum of what the loops reported of its turns and compactions, in Currency; zero and empty where none was

@@ -82,7 +82,7 @@ func (v Value) Strings() []string {
 	return l
 }
 
-// Int returns an int and true, or false for what is none. See Value for what counts as one.
+// Int returns an int and true, or false for any other value. See Value for what counts as one.
 func (v Value) Int() (int64, bool) {
 	switch v.typ {
 	case TypeInt:
@@ -108,7 +108,7 @@ func (v Value) IntOr(other int64) int64 {
 	return other
 }
 
-// Double returns a number and true, or false for what is none. See Value for what counts as one.
+// Double returns a number and true, or false for any other value. See Value for what counts as one.
 func (v Value) Double() (float64, bool) {
 	switch v.typ {
 	case TypeDouble:

@@ -14,7 +14,7 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// Archived says which sessions a Query selects of those that were put away and those that were not.
+// Archived says which sessions a Query selects of those that were archived and those that were not.
 type Archived string
 
 // The values of Archived. A session that was never projected is not archived.

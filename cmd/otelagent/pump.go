@@ -26,7 +26,7 @@ type pump struct {
 	o       *sendOptions
 	in      *sources
 	shift   time.Duration   // times are moved by it
-	quit    <-chan struct{} // closed to stop after the event at hand
+	quit    <-chan struct{} // closed to stop after the current event
 	waiting atomic.Bool     // for the receiver, with nothing else to do
 	read    atomic.Bool     // everything was read: what is queued is sent, whatever fails
 	to      atomic.Pointer[delivery]
@@ -112,7 +112,7 @@ func (p *pump) delivery(ctx context.Context, tracer []otelagent.Option, service 
 // maxAhead bounds the events that are read ahead for the name of the agent.
 const maxAhead = 16
 
-// events are the events of a source, or why a piece of it is none.
+// events are the events of a source, or the error of a piece.
 type events = iter.Seq2[event.Event, error]
 
 // agent reads the first source up to the start of a run and returns the name of its agent, empty without one. Only

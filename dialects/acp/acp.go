@@ -35,12 +35,12 @@ const (
 
 // A Decoder reads captures of ACP from any number of inputs, such as the files of one recording: it remembers the
 // sessions that it met. Events of a tool call, a turn or a terminal may come later than they happened, with the time at
-// which they did: when it is known what they belong to. It holds at most 64 MiB and the line at hand of what has not
+// which they did: when it is known what they belong to. It holds at most 64 MiB and the current line of what has not
 // ended. When that is exceeded it records what it holds, reports a defect, and goes on as at the beginning of a
 // capture. Not safe for concurrent use.
 type Decoder struct {
 	input.Shell
-	dir      Direction  // of the line at hand
+	dir      Direction  // of the current line
 	sessions []*session // by when they were met
 	held     int        // bytes
 

@@ -98,7 +98,7 @@ func unwrap(f *frame) bool {
 	return true
 }
 
-// Recognise returns why a line, which may be cut, is a message of ACP, without content of it; empty when it is none.
+// Recognise returns why a line, which may be cut, is a message of ACP, without content of it; empty when it is not.
 func Recognise(o input.Outline) (why string) {
 	switch {
 	case o.Has("", "jsonrpc"):

@@ -30,7 +30,7 @@ const Dialect = "clark-agent"
 //
 // One line gives no event, one, or several. The start of a run comes with the line after it; in a recording, where it
 // has no time, with the first line after its prompts, or with a prompt that has one. Where only a part of a line is
-// wrong (a negative count of tokens, a time that is none), its error comes after its events.
+// wrong (a negative count of tokens, an invalid time), its error comes after its events.
 //
 // At the end of an input a turn whose reply is known ends, and so does a run whose last reply failed; all other open
 // runs stay open. An agent_start at the end waits for what the next input says of its run: alone it would be a run
@@ -87,7 +87,7 @@ func (d *Decoder) read(in input.Line) {
 	d.RejectProblems(l.variant, l.Object)
 }
 
-// announceAll hands out the starts that are known, so that lines of package ndjson find their run. It returns false.
+// announceAll emits the starts that are known, so that lines of package ndjson find their run. It returns false.
 func (d *Decoder) announceAll(input.Line) bool {
 	for _, s := range d.streams {
 		if top := s.top(); top != nil {
@@ -97,7 +97,7 @@ func (d *Decoder) announceAll(input.Line) bool {
 	return false
 }
 
-// end hands out what is known at the end of an input.
+// end emits what is known at the end of an input.
 func (d *Decoder) end() {
 	d.announceAll(input.Line{})
 	d.continueRuns()

@@ -19,7 +19,7 @@ const unknownKeys = ".unknown_keys"
 // pieces are the kinds of chunks that are no reasoning.
 var pieces = map[string]event.PartialKind{"text": event.PartialText, "tool_call_delta": event.PartialToolInput}
 
-// handle hands out the events of a line of r, whose start was announced.
+// handle emits the events of a line of r, whose start was announced.
 func (d *Decoder) handle(r *run, l *line) {
 	m := d.meta(r, l)
 	if strings.HasSuffix(l.variant, "_end") {

@@ -31,12 +31,12 @@ type run struct {
 
 	nameless  bool // it has no identity, so its id is generated
 	ledger    bool // known from the trajectory alone
-	announced bool // its start was handed out
+	announced bool // its start was emitted
 	ended     bool
-	mixed     bool // a defect runs_mixed was handed out
-	odd       bool // a defect was handed out that turns are missing
+	mixed     bool // a defect runs_mixed was emitted
+	odd       bool // a defect was emitted that turns are missing
 
-	early []start // the start of its first turn and the prompts, until its own is handed out
+	early []start // the start of its first turn and the prompts, until its own is emitted
 	turns int64   // that began
 	turn          // the last one
 
@@ -47,7 +47,7 @@ type run struct {
 
 // turn is the last turn of a run.
 type turn struct {
-	open    bool          // its end was not handed out
+	open    bool          // its end was not emitted
 	attempt int           // number of the last request; -1 without one
 	thrown  bool          // the last attempt was discarded
 	asked   time.Time     // of the last request
@@ -139,7 +139,7 @@ func (d *Decoder) meta(r *run, l *line) event.Meta {
 	return event.Meta{Session: r.Session, Run: r.Run, Time: l.time, Arrived: d.Arrived, Seq: d.Seq}
 }
 
-// announce hands out the start of r, once. Hint is the start where its line has no time.
+// announce emits the start of r, once. Hint is the start where its line has no time.
 func (d *Decoder) announce(r *run, hint event.Moment) {
 	if r.announced {
 		return
@@ -248,7 +248,7 @@ type start struct {
 	prompt event.Message // without Raw it is none
 }
 
-// event hands out the events of a line of s.
+// event emits the events of a line of s.
 func (d *Decoder) event(s *stream, l *line) {
 	switch l.variant {
 	case "agent_start":

@@ -211,7 +211,7 @@ func (d *Decoder) gate(r *run, m event.Meta, l *line) {
 	d.permission(m, p)
 }
 
-// offered compares what the gates allow with the tools that a request has, and hands out which tools it hides that the
+// offered compares what the gates allow with the tools that a request has, and emits which tools it hides that the
 // request before did not.
 func (d *Decoder) offered(r *run, m event.Meta, l *line) {
 	offered, pattern := []string{}, []byte{'['}

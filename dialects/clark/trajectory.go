@@ -34,7 +34,7 @@ type journal struct {
 	nameless bool            // runs without an identity are known from events
 }
 
-// record is a record; without a line it was handed out, or an event has it.
+// record is a record; without a line it was emitted, or an event has it.
 type record struct {
 	time time.Time
 	line *line
@@ -94,7 +94,7 @@ func (d *Decoder) record(l *line) {
 	}
 }
 
-// play hands out a record as an event of its own.
+// play emits a record as an event of its own.
 func (d *Decoder) play(l *line) {
 	s := d.stream(streamKey{l.stream, l.stream != "", true})
 	top := s.top()
@@ -155,7 +155,7 @@ func (d *Decoder) load() {
 	}
 }
 
-// continueRuns hands out what the trajectory given by WithTrajectory has and the events had not.
+// continueRuns emits what the trajectory given by WithTrajectory has and the events had not.
 func (d *Decoder) continueRuns() {
 	d.load()
 	for i := range d.trajectory.records {

@@ -138,7 +138,7 @@ func from(o *object.Object) (of string) {
 // isCompaction reports whether a sub-agent is the call that writes the summary of a compaction.
 func isCompaction(agent string) bool { return strings.HasPrefix(agent, "acompact") }
 
-// Recognise returns why a line, which may be cut, is one of Claude Code; empty when it is none.
+// Recognise returns why a line, which may be cut, is one of Claude Code; empty when it is not.
 func Recognise(o input.Outline) (why string) {
 	switch kind := o.Text("", "type"); {
 	case known(kind) && o.Has("", "sessionId") && !o.Has("", "projectHash"),

@@ -164,7 +164,7 @@ func (t *thread) meta(p *object.Object, payload []byte) {
 // short returns the id of a run or call that has none, from the lines up to it: a copy has the same.
 func (t *thread) short(kind string) string { return kind + "-" + hex.EncodeToString(t.chain[:8]) }
 
-// Recognise returns why a line, which may be cut, is the first of a rollout; empty when it is none.
+// Recognise returns why a line, which may be cut, is the first of a rollout; empty when it is not.
 func Recognise(o input.Outline) (why string) {
 	if o.Text("", "type") == "session_meta" && o.First("", "payload") == '{' {
 		return "lines with type session_meta and a payload"
@@ -184,13 +184,13 @@ type thread struct {
 	born      time.Time // when the thread began
 	chain     []byte    // a digest of the lines so far
 	copying   bool      // the last line was a copy
-	at, ended time.Time // of the line at hand, and of the item that it says was completed
+	at, ended time.Time // of the current line, and of the item that it says was completed
 
 	agent, provider, model, effort string
 	context                        []byte // the last turn_context
 
-	task     *transcript.Run // that has begun; it is handed out with its first call, when its settings are known
-	open     bool            // a run was handed out
+	task     *transcript.Run // that has begun; it is emitted with its first call, when its settings are known
+	open     bool            // a run was emitted
 	stated   bool            // by task_started
 	prompted bool            // a prompt came since the last call
 	asked    time.Time       // when the model was asked last
@@ -276,7 +276,7 @@ func (t *thread) prompt() {
 	t.prompted, t.said = true, ""
 }
 
-// begin hands out the run that has begun. Where none has, it infers one.
+// begin emits the run that has begun. Where none has, it infers one.
 func (t *thread) begin() {
 	if t.open {
 		return
@@ -303,7 +303,7 @@ func (t *thread) begin() {
 // end ends the run that has begun, if one has; with the zero time at the last time seen.
 func (t *thread) end(at time.Time, res event.RunResult) { t.leave(func() { t.End(at, res) }) }
 
-// leave calls a function for the run that has begun, if one has, and says that none is at hand.
+// leave calls a function for the run that has begun, if one has, and forgets it.
 func (t *thread) leave(end func()) {
 	if t.settle(); t.open || t.task != nil {
 		t.begin()
@@ -370,7 +370,7 @@ func (t *thread) gather(whole bool) *call {
 	return c
 }
 
-// settle hands out the call that was gathered as a turn.
+// settle emits the call that was gathered as a turn.
 func (t *thread) settle() {
 	c := &t.call
 	if !c.open {

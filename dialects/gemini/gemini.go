@@ -78,10 +78,10 @@ type session struct {
 	parent  string // the session that spawned it
 	kind    []byte
 	last    time.Time       // of all that was read
-	before  time.Time       // that of all before the message at hand
+	before  time.Time       // that of all before the current message
 	met     []string        // ids of prompts and replies, in order
 	context []event.Message // injected before the next prompt
-	reply   string          // id of the last one of the run at hand; empty before that
+	reply   string          // id of the last one of the current run; empty before that
 	failed  bool            // it has nothing
 }
 
@@ -148,7 +148,7 @@ func (s *session) head(o *object.Object) bool {
 	return true
 }
 
-// Recognise returns why a line, which may be cut, is the head of a session; empty when it is none.
+// Recognise returns why a line, which may be cut, is the head of a session; empty when it is not.
 func Recognise(o input.Outline) (why string) {
 	if o.First("", "sessionId") == '"' && o.First("", "projectHash") == '"' {
 		return "lines with sessionId and projectHash"
@@ -156,7 +156,7 @@ func Recognise(o input.Outline) (why string) {
 	return ""
 }
 
-// RecogniseDocument returns why an input is a session as one document; empty when it is none.
+// RecogniseDocument returns why an input is a session as one document; empty when it is not.
 func RecogniseDocument(o input.Outline) (why string) {
 	if Recognise(o) != "" && o.First("", "messages") == '[' {
 		return "an object with sessionId, projectHash and messages"
@@ -261,7 +261,7 @@ func (s *session) inject(id string, at time.Time, content []byte) {
 	s.context = append(s.context[max(0, len(s.context)+1-maxMessages):], m)
 }
 
-// endRun ends the run at hand, if there is one.
+// endRun ends the current run, if there is one.
 func (s *session) endRun() {
 	s.Cut()
 	s.reply = ""

@@ -13,7 +13,7 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// This file follows the rows: which message a part belongs to, which messages make a run, which session is at hand.
+// This file follows the rows: which message a part belongs to, which messages make a run, which session is current.
 
 // ownLine is a line of package ndjson that came after the row of a message or part.
 type ownLine struct {
@@ -68,7 +68,7 @@ func (d *Decoder) sessionRow(text, further []byte, stated time.Time) {
 	d.state(f)
 }
 
-// of reports whether a row that names a session belongs to the session at hand, which begins with it when there is
+// of reports whether a row that names a session belongs to the current session, which begins with it when there is
 // none.
 func (d *Decoder) of(typ, id string) bool {
 	if d.session == nil {
@@ -216,7 +216,7 @@ func (d *Decoder) holds(line input.Line) bool {
 	return true
 }
 
-// endMessage emits the events of the message at hand, which has all its parts now: its rows as facts, and, with an
+// endMessage emits the events of the current message, which has all its parts now: its rows as facts, and, with an
 // assistant's, the run that it ends.
 func (d *Decoder) endMessage() {
 	m := d.message
@@ -268,7 +268,7 @@ func (d *Decoder) endMessage() {
 	}
 }
 
-// endSession emits the events of the rows at hand and forgets the session.
+// endSession emits the events of the current rows and forgets the session.
 func (d *Decoder) endSession() {
 	d.endMessage()
 	if len(d.stretch) > 0 {

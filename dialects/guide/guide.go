@@ -62,7 +62,7 @@ const (
 // known, and the rest of its row is read. Not safe for concurrent use.
 type Decoder struct {
 	input.Shell
-	path string // of the row at hand in a document or database
+	path string // of the current row in a document or database
 
 	session  *session
 	message  *message   // whose parts are being read
@@ -124,7 +124,7 @@ func (d *Decoder) nextRow(path string) {
 	d.path = path
 }
 
-// reject reports that the line, row or column at hand is not read.
+// reject reports that the current line, row or column is not read.
 func (d *Decoder) reject(typ, field, reason string) {
 	d.Reject(&input.LineError{Type: typ, Field: object.Join(d.path, field), Reason: reason})
 }
@@ -166,7 +166,7 @@ func later(a, b time.Time) time.Time {
 }
 
 // RecogniseDocument returns why an input is a document of the guide, which has the row of a session, or messages with
-// their rows; empty when it is none.
+// their rows; empty when it is not.
 func RecogniseDocument(o input.Outline) (why string) {
 	if o.Has("session", "id", "agent") && o.Has("session", "created_at", "metadata_json", "metadata", "model_json",
 		"workspace_root", "prompt_tokens") || o.Has("messages[]", "message") {
@@ -175,7 +175,7 @@ func RecogniseDocument(o input.Outline) (why string) {
 	return why
 }
 
-// Recognise returns why a line, which may be cut, is one of the guide; empty when it is none.
+// Recognise returns why a line, which may be cut, is one of the guide; empty when it is not.
 func Recognise(o input.Outline) (why string) {
 	switch kind := o.Text("", "type"); {
 	case (kind == "session" || kind == "message" || kind == "part") &&

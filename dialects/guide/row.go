@@ -13,7 +13,7 @@ import (
 
 // This file reads the columns of the three tables, and the documents that hold rows.
 
-// session is what is known of the session at hand.
+// session is what is known of the current session.
 type session struct {
 	id       string
 	agent    string

@@ -148,7 +148,7 @@ func (m *message) endSeq(parts []*part) (seq int64) {
 	return seq
 }
 
-// runInfo says what is known of the run that the messages make.
+// runInfo describes the run that the messages make.
 func (d *Decoder) runInfo(messages []*message) event.RunInfo {
 	s, first := d.session, messages[0]
 	info := event.RunInfo{SessionID: s.id, ID: first.id, Agent: s.agent, Dialect: Dialect,

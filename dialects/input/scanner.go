@@ -64,7 +64,7 @@ type Scanner struct {
 	number int64
 
 	decided, served bool   // whether the stream is one of server-sent events
-	data            []byte // of the event at hand
+	data            []byte // of the current event
 }
 
 // NewScanner returns a Scanner of r. It uses MaxLine and Live of the settings.
@@ -135,7 +135,7 @@ func (s *Scanner) Scan() bool {
 // serverSent matches the first line of a stream of server-sent events.
 var serverSent = regexp.MustCompile(`^(data|event|id|retry)?:`)
 
-// field takes one line of the server-sent event at hand.
+// field takes one line of the current server-sent event.
 func (s *Scanner) field(text []byte, long bool) {
 	name, value, _ := bytes.Cut(text, []byte(":"))
 	value = bytes.TrimPrefix(value, []byte(" "))
@@ -151,7 +151,7 @@ func (s *Scanner) field(text []byte, long bool) {
 	}
 }
 
-// give completes the line at hand, and reports whether there is one: without text it is none.
+// give completes the current line, and reports whether there is one: without text it is none.
 func (s *Scanner) give(text []byte) bool {
 	if s.line.Text = bytes.Trim(text, " \t\r\n"); s.line.TooLong {
 		s.line.Text = nil

@@ -34,7 +34,7 @@ func Own(line []byte) bool {
 	return false
 }
 
-// A Reader is the part of a dialect that differs from others. It hands out events with Shell.Emit and errors with
+// A Reader is the part of a dialect that differs from others. It emits events with Shell.Emit and errors with
 // Shell.Reject.
 type Reader struct {
 	// Line reads one line. The shell calls it in order, never with a line that is too long, a notice of lagged events or
@@ -66,10 +66,10 @@ type Shell struct {
 	Reader Reader
 	// Counts counts lines, rejects, and events of package ndjson; the Reader counts its own events.
 	Counts Stats
-	// Number is the number of the line at hand in its input, Seq its number among all inputs, which is Meta.Seq of
+	// Number is the number of the current line in its input, Seq its number among all inputs, which is Meta.Seq of
 	// its events.
 	Number, Seq int64
-	// Arrived is when the line at hand was read; zero in a recording.
+	// Arrived is when the current line was read; zero in a recording.
 	Arrived time.Time
 
 	own     ReadOwn
@@ -187,7 +187,7 @@ func (s *Shell) Line(line Line) {
 	}
 }
 
-// Own hands out the events of a line of package ndjson, whose number among all inputs is seq.
+// Own emits the events of a line of package ndjson, whose number among all inputs is seq.
 func (s *Shell) Own(line Line, seq int64) {
 	events, bad := s.own(s.Settings, line, seq)
 	if bad != nil {
@@ -214,7 +214,7 @@ func (s *Shell) Emit(ev event.Event) {
 	}
 }
 
-// Other hands out what has no event of its own; nothing when body is nil.
+// Other emits what has no event of its own; nothing when body is nil.
 func (s *Shell) Other(m event.Meta, typ string, body []byte) {
 	if body != nil {
 		s.Emit(&event.Other{Meta: m, Type: typ, Body: body})
@@ -224,7 +224,7 @@ func (s *Shell) Other(m event.Meta, typ string, body []byte) {
 // Stopped reports whether the caller wants no more.
 func (s *Shell) Stopped() bool { return s.stopped }
 
-// Reject hands out the error of the line at hand and counts it.
+// Reject emits the error of the current line and counts it.
 func (s *Shell) Reject(e *LineError) { s.reject(e, s.Number, s.Seq) }
 
 func (s *Shell) reject(e *LineError, number, seq int64) {
@@ -235,7 +235,7 @@ func (s *Shell) reject(e *LineError, number, seq int64) {
 	}
 }
 
-// TooLong rejects the line at hand, which is longer than the settings allow.
+// TooLong rejects the current line, which is longer than the settings allow.
 func (s *Shell) TooLong() {
 	s.Reject(&LineError{Reason: "longer than " + strconv.Itoa(s.Settings.MaxLine) + " bytes"})
 }

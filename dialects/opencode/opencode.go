@@ -105,7 +105,7 @@ type reader struct {
 	message *message // whose parts are being read
 	held    int      // bytes of it and its parts
 
-	head, part object.Object // of the message, and of the part at hand: one memory for all
+	head, part object.Object // of the message, and of the current part: one memory for all
 }
 
 // inside is the member that holds the elements in an element, and what they are.
@@ -315,7 +315,7 @@ func (d *reader) readFile(root *os.Root, kind, folder, id string) error {
 	return err
 }
 
-// session is the session at hand.
+// session is the current session.
 type session struct {
 	*transcript.Thread
 	info             *object.Object
@@ -341,14 +341,14 @@ type message struct {
 	others             []event.Other // parts that have no place among the events
 }
 
-// endSession emits what is known of the session at hand.
+// endSession emits what is known of the current session.
 func (d *reader) endSession() {
 	d.endMessage()
 	d.Finish()
 	d.session = nil
 }
 
-// beginMessage begins a message, and reports whether it is one of the session at hand.
+// beginMessage begins a message, and reports whether it is one of the current session.
 func (d *reader) beginMessage(o *object.Object, id string) bool {
 	of, when := o.String("sessionID"), o.Object("time")
 	if d.session == nil || id == "" || of != "" && of != d.session.Session {
@@ -360,7 +360,7 @@ func (d *reader) beginMessage(o *object.Object, id string) bool {
 	return true
 }
 
-// addPart adds a part to the message at hand.
+// addPart adds a part to the current message.
 func (d *reader) addPart(o *object.Object) {
 	m, of := d.message, o.Raw("messageID")
 	switch {
@@ -414,7 +414,7 @@ func (d *reader) addPart(o *object.Object) {
 	}
 }
 
-// endMessage emits the message at hand, which has all its parts.
+// endMessage emits the current message, which has all its parts.
 func (d *reader) endMessage() {
 	m, s := d.message, d.session
 	if d.message = nil; m == nil {
@@ -586,7 +586,7 @@ func (d *reader) compact(m *message) {
 	s.End(m.completed, event.RunResult{})
 }
 
-// RecogniseDocument returns why an input is an export, which may be cut; empty when it is none.
+// RecogniseDocument returns why an input is an export, which may be cut; empty when it is not.
 func RecogniseDocument(o input.Outline) (why string) {
 	if o.Text("info", "id") != "" && o.Has("info", "projectID", "directory", "version", "slug") {
 		return "an object with info and messages"

@@ -102,7 +102,7 @@ func (s *session) readRuns(path string) {
 	}
 }
 
-// facts hands out what a session says and none of its runs, as facts that hold since it was last active.
+// facts emits what a session says and none of its runs, as facts that hold since it was last active.
 // Without a time there is nothing to order them by, and they are dropped.
 func (d *Decoder) facts(s *session) {
 	at := input.Time(s.Raw("last_active_at"))

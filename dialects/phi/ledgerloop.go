@@ -75,10 +75,10 @@ func (p *record) amend(ev event.Event) {
 	}
 }
 
-// begin makes p the record at hand. Meta.Seq counts within it.
+// begin makes p the current record. Meta.Seq counts within it.
 func (d *Decoder) begin(p *record) { d.record, d.Seq = p, 0 }
 
-// end closes the run of the record at hand.
+// end closes the run of the current record.
 func (d *Decoder) end() {
 	if r := d.runs.byID[d.record.id]; r != nil && r.open {
 		r.close()
@@ -86,7 +86,7 @@ func (d *Decoder) end() {
 	d.record = nil
 }
 
-// play hands out the AgentEvent that is at a path of the document, and reports whether it could be read.
+// play emits the AgentEvent that is at a path of the document, and reports whether it could be read.
 func (d *Decoder) play(path string, raw []byte) (ok bool) {
 	d.Seq++
 	rejected := d.Counts.Rejected
@@ -228,7 +228,7 @@ func (d *Decoder) runMeta() event.Meta {
 	return m
 }
 
-// beforeEnd hands out what a record says and no event, once.
+// beforeEnd emits what a record says and no event, once.
 func (d *Decoder) beforeEnd() {
 	block := d.record.block
 	if at := input.Time(object.Of("", block).Raw("createdAt")); !at.IsZero() {

@@ -81,7 +81,7 @@ func (d *Decoder) turns(p *record, raws, behind [][]byte) {
 	}
 }
 
-// turn hands out the events of one turn after its start.
+// turn emits the events of one turn after its start.
 func (d *Decoder) turn(p *record, at string, o *object.Object, index []byte, inputs, results []message, reply message) {
 	calls := map[string]*object.Object{}
 	var order []string

@@ -70,12 +70,12 @@ func (d *Decoder) line(line input.Line) {
 	}
 }
 
-// meta returns where the line at hand is.
+// meta returns where the current line is.
 func (d *Decoder) meta() event.Meta {
 	return event.Meta{Seq: d.Seq, Arrived: d.Arrived}
 }
 
-// emit hands events out, with what the record at hand adds to them.
+// emit passes events on, with what the current record adds to them.
 func (d *Decoder) emit(events ...event.Event) {
 	for _, ev := range events {
 		if d.record != nil {
@@ -108,7 +108,7 @@ func isDocument(o input.Outline) bool {
 	return isSession(o, "") || first == '{' || first == 0 && o.First("", "") == '[' && !o.Cut
 }
 
-// RecogniseDocument returns why an input is a document of this dialect, without content; empty when it is none. Of an
+// RecogniseDocument returns why an input is a document of this dialect, without content; empty when it is not. Of an
 // array whose first message is longer than the outline that is not known.
 func RecogniseDocument(o input.Outline) (why string) {
 	switch {
@@ -122,7 +122,7 @@ func RecogniseDocument(o input.Outline) (why string) {
 	return ""
 }
 
-// Recognise returns why a line, which may be cut, is an AgentEvent, without content; empty when it is none. It has a
+// Recognise returns why a line, which may be cut, is an AgentEvent, without content; empty when it is not. It has a
 // type of phi-core's and names a loop, or loops, unless these may be after the cut.
 func Recognise(o input.Outline) (why string) {
 	for _, at := range []string{"", "event"} {

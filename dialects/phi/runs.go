@@ -27,7 +27,7 @@ type run struct {
 type call struct {
 	name    string
 	args    []byte // as the assistant message has them, a copy; nil when it was not read
-	asked   bool   // an assistant message of the turn asks for it, and no denial was handed out
+	asked   bool   // an assistant message of the turn asks for it, and no denial was emitted
 	started bool   // its ToolExecutionStart was read
 	null    bool   // its ToolExecutionStart has null arguments
 }

@@ -209,7 +209,7 @@ func (s *session) result(raw []byte, m *object.Object, at time.Time) {
 	}
 }
 
-// Recognise returns why a line, which may be cut, is the header of a session; empty when it is none.
+// Recognise returns why a line, which may be cut, is the header of a session; empty when it is not.
 func Recognise(o input.Outline) (why string) {
 	if o.Text("", "type") == "session" && o.Text("", "id") != "" && o.First("", "timestamp") == '"' &&
 		o.Has("", "version", "cwd") {

@@ -269,7 +269,7 @@ func (f File) Side(path string) []byte {
 	return nil
 }
 
-// ReadIn returns a file below a folder, nil where it is none or a symbolic link. Of one of more than most bytes it
+// ReadIn returns a file below a folder, nil where there is none, or a symbolic link. Of one of more than most bytes it
 // returns one byte more than these.
 func ReadIn(root *os.Root, name string, most int) []byte {
 	file, err := openIn(root, name)

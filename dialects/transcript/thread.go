@@ -95,7 +95,7 @@ type Thread struct {
 	Parent string
 
 	d    *Decoder
-	used bool   // by the input at hand
+	used bool   // by the current input
 	run  string // the open one; empty when none is
 	prev string // the last one that ended
 	fork string // session that this one was forked from
@@ -216,7 +216,7 @@ func (t *Thread) Message(m event.Message) {
 	}
 }
 
-// flush hands out the messages that belong to the open turn, or to the run.
+// flush emits the messages that belong to the open turn, or to the run.
 func (t *Thread) flush() {
 	for _, m := range t.messages {
 		t.d.Emit(&event.MessageAdded{Meta: t.meta(m.Time), Message: m})
@@ -238,7 +238,7 @@ func (t *Thread) Discard(d event.DiscardedAttempt) {
 }
 
 // Call takes a record of a model call. It reports false for one that is dropped: a duplicate, or the copy of a call in
-// a run that is none.
+// a run that is no copy.
 func (t *Thread) Call(c Call) bool {
 	if t.skip {
 		return false

@@ -65,7 +65,7 @@ type Decoder struct {
 	ids      map[digest]int32      // the place where each was met first
 	places   []place               // the first is none
 	threads  map[[2]string]*Thread // by session and name
-	used     []*Thread             // by the file at hand, in order
+	used     []*Thread             // by the current file, in order
 	children map[digest]Link
 	facts    map[digest]digest              // last ones stated
 	waiting  map[string][]*event.FactStated // by session, for its first run; nil of one that has a run
@@ -76,7 +76,7 @@ type source struct {
 	reader input.Reader
 	whole  func() error
 	number int32
-	lines  int64 // before the input at hand
+	lines  int64 // before the current input
 	read   int64 // bytes, of a file that grows
 }
 
@@ -348,8 +348,8 @@ func lastLine(f *os.File, from int64) (int64, error) {
 	return from, err
 }
 
-// Events reads the files of the family with a Decoder that has read no other family. An error that is none of a line is
-// about one file; the next one is read.
+// Events reads the files of the family with a Decoder that has read no other family. An error that is no
+// *input.LineError is about one file; the next one is read.
 func (f Family) Events(d *Decoder) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
 		for _, file := range f.Files {

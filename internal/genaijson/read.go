@@ -46,7 +46,7 @@ func Parts(message []byte) iter.Seq[Part] {
 	return slices.Values(parts)
 }
 
-// Read reads a message in any spelling that this package knows. A message that is none of them is a part of text. Top
+// Read reads a message in any spelling that this package knows. Any other message is a part of text. Top
 // is the message itself; nil where it is a text, or a block that stands for a message.
 func Read(message []byte) (top *object.Object, parts []Part) {
 	r := reader{role: roleUnknown}

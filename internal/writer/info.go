@@ -18,7 +18,7 @@ type Moment struct {
 	Seq int64
 }
 
-// RunInfo says what is known of a run when it starts. The zero value is a run of which nothing is known; all fields are
+// RunInfo describes a run when it starts. The zero value is a run of which nothing is known; all fields are
 // optional.
 //
 // Strings are ids, names or values of closed lists; ids over 256 bytes are replaced by their hash. Byte slices are
@@ -87,7 +87,7 @@ type RunResult struct {
 	Messages []Message
 }
 
-// GroupInfo says what is known of a parallel group when it starts.
+// GroupInfo describes a parallel group when it starts.
 type GroupInfo struct {
 	SessionID string
 	Dialect   string
@@ -109,7 +109,7 @@ type GroupResult struct {
 	Evaluation *Usage
 }
 
-// TurnInfo says what is known of a turn when it starts.
+// TurnInfo describes a turn when it starts.
 type TurnInfo struct {
 	// Index is the zero-based number of the turn as the loop counts; nil is the next turn of the run. A negative number is
 	// nil.
@@ -204,7 +204,7 @@ type Fact struct {
 	At Moment
 }
 
-// ToolCall says what is known of a tool call when it starts.
+// ToolCall describes a tool call when it starts.
 type ToolCall struct {
 	ID, Name string
 	// Type is function, extension or datastore; empty when not known.
@@ -229,7 +229,7 @@ type ToolResult struct {
 	ChildRunID, ChildSessionID string
 }
 
-// Compaction says what is known of a compaction when it starts.
+// Compaction describes a compaction when it starts.
 type Compaction struct {
 	Kind    spans.CompactionKind
 	Trigger string

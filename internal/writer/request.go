@@ -134,7 +134,7 @@ func (l *layout) find(part spans.PartKind) extent {
 	return extent{}
 }
 
-// partOf returns which part a member is whose value begins with first; 0 where it is none, or the part is there.
+// partOf returns which part a member is whose value begins with first; 0 where it is no part, or the part is there.
 func (l *layout) partOf(name string, first byte) (part spans.PartKind) {
 	switch name {
 	case "messages", "input", "contents":

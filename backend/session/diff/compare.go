@@ -30,7 +30,7 @@ type differ struct {
 	ignored map[Part]bool
 	// repeats holds how fields of system, tools and params differed on the turn before, by their paths.
 	repeats map[string]string
-	differs bool // the field at hand
+	differs bool // the current field
 }
 
 // Compare compares two targets of one kind. It omits the parts to ignore. The result is symmetric: Compare(b, a)

@@ -109,7 +109,7 @@ type trace struct {
 
 	next    map[direction]int64            // ids of requests
 	waiting map[direction]map[string]int64 // requests without a response, by their name
-	queue   []wire                         // of the step at hand
+	queue   []wire                         // of the current step
 	facts   []wire                         // that facts keep, in their order
 	calls   map[string]bool                // ids of tool calls that are in use
 	units   map[*session.Run][]*unit       // those of the conversation as it is now

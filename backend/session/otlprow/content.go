@@ -76,7 +76,7 @@ func (d *decoder) event(row *session.Row, name string, at pcommon.Timestamp, att
 	}
 }
 
-// items yields the elements of a list, or a value that is none.
+// items yields the elements of a list, or the value itself where it is no list.
 func items(attrs pcommon.Map, key attribute.Key) iter.Seq[pcommon.Value] {
 	return func(yield func(pcommon.Value) bool) {
 		v, ok := get(attrs, string(key))

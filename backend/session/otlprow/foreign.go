@@ -35,8 +35,8 @@ type others struct {
 	scopeName string
 	resource  pcommon.Map
 	outer     pcommon.Map   // of the span of an event, else the resource
-	own       pcommon.Map   // of the record at hand
-	logBody   pcommon.Value // of the log record at hand
+	own       pcommon.Map   // of the current record
+	logBody   pcommon.Value // of the current log record
 	get       foreign.Get   // looks at own, outer and resource
 	skipped   int           // records of the scope that no rule keeps
 	kept      bool          // a record of the scope was kept

@@ -153,7 +153,7 @@ type decoder struct {
 	report          Report
 	tenant, service string
 	turns           map[turnKey]int // bytes of the bodies of a turn
-	attrs           []session.Attr  // of the span at hand
+	attrs           []session.Attr  // of the current span
 	others
 }
 

@@ -53,7 +53,7 @@ func (c *conversation) add(role string) writer.Message {
 	return writer.Message{Role: role, Raw: raw}
 }
 
-// request is what the model is sent on the turn at hand.
+// request is what the model is sent on the current turn.
 func (c *conversation) request() []byte {
 	b, _ := json.Marshal(struct {
 		Model    string            `json:"model"`

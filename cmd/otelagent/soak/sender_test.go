@@ -307,7 +307,7 @@ func (l *load) start(rng *rand.Rand, senders ...[]wire) {
 	l.t.Cleanup(func() { l.giveUp(); l.stop(); l.wg.Wait() })
 }
 
-// sender plays sessions, and ends the one at hand when it is stopped.
+// sender plays sessions, and ends the current one when it is stopped.
 func (l *load) sender(ctx context.Context, number int, own uint64, wires []wire) {
 	rng := rand.New(rand.NewPCG(own, 0))
 	defer func() {

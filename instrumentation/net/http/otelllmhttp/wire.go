@@ -82,7 +82,7 @@ type request struct {
 	user    bool
 }
 
-// parse reads the body of a model call; nil where it is none.
+// parse reads the body of a model call; nil for any other body.
 func (t *Transport) parse(r *http.Request, body []byte) *request {
 	q := &request{provider: providerOf(r.URL.Hostname())}
 	q.Request, _ = writer.ParseRequest(body)

@@ -255,7 +255,7 @@ func (t *toolInContext) Run(ctx agent.Context, args any) (map[string]any, error)
 	return t.runnable.Run(ctx, args)
 }
 
-// raw returns v as JSON; nil where it is none.
+// raw returns v as JSON; nil where it has none.
 func raw(v any) []byte {
 	b, err := json.Marshal(v)
 	if err != nil {
