@@ -67,8 +67,11 @@ type Refusal struct {
 // while Run is at work is copied too, in a few passes. An error ends it (that of ctx too); running it again goes on.
 func Run(ctx context.Context, src, dst store.Store, o Options) (Result, error) {
 	c := &copier{src: src, dst: dst, o: o, marks: map[session.Key]store.Revision{}, made: map[session.Key]bool{},
-		refused: map[session.Key]bool{}}
-	if err := c.run(ctx); err != nil {
+		copied: map[session.Key]bool{}, refused: map[session.Key]bool{}}
+	err := c.run(ctx)
+	c.res.Sessions, c.res.Copied = len(c.marks), len(c.copied)
+	c.res.Same = c.res.Sessions - c.res.Copied - len(c.res.Refused)
+	if err != nil {
 		return c.res, fmt.Errorf("copy: %w", err)
 	}
 	return c.res, nil
@@ -81,6 +84,7 @@ type copier struct {
 
 	marks   map[session.Key]store.Revision // of the source, when what was copied of a session was read
 	made    map[session.Key]bool           // that the destination did not have
+	copied  map[session.Key]bool           // of which something was written, and that were not refused
 	refused map[session.Key]bool
 	buf     []byte
 }
@@ -110,12 +114,7 @@ func (c *copier) run(ctx context.Context) error {
 		}
 	}
 	// Also those that an interrupted run left without a summary.
-	if err := project.Refresh(ctx, c.dst); err != nil {
-		return err
-	}
-	c.res.Sessions = len(c.marks)
-	c.res.Same = c.res.Sessions - c.res.Copied - len(c.res.Refused)
-	return nil
+	return project.Refresh(ctx, c.dst)
 }
 
 // moved returns the sessions that are to be copied and were written to since they were, or never were.
@@ -181,7 +180,7 @@ func (c *copier) session(ctx context.Context, k session.Key) error {
 	} else if err != nil {
 		return err
 	}
-	have, err := c.index(ctx, c.dst, k)
+	have, err := c.index(ctx, k)
 	if err != nil {
 		return err
 	}
@@ -253,6 +252,7 @@ func (c *copier) refuse(k session.Key, err error) {
 	if !c.refused[k] {
 		c.refused[k] = true
 		c.marks[k] = 0
+		delete(c.copied, k)
 		c.res.Refused = append(c.res.Refused, Refusal{k, err.Error()})
 	}
 }
@@ -262,23 +262,23 @@ type rowKey struct {
 	span  session.SpanID
 }
 
-// contents is what a store has of a session: the hashes of rows, and the Size of blocks.
+// contents is what the destination has of a session: the hashes of rows, and the Size of blocks.
 type contents struct {
 	rows   map[rowKey][sha256.Size]byte
 	blocks map[spans.BlockID]int64
 }
 
-// index returns what a store has of a session.
-func (c *copier) index(ctx context.Context, st store.Store, k session.Key) (contents, error) {
+// index returns what the destination has of a session.
+func (c *copier) index(ctx context.Context, k session.Key) (contents, error) {
 	have := contents{map[rowKey][sha256.Size]byte{}, map[spans.BlockID]int64{}}
-	for row, err := range st.Rows(ctx, k) {
+	for row, err := range c.dst.Rows(ctx, k) {
 		if err != nil {
 			return have, err
 		}
 		c.buf = row.AppendCanonical(c.buf[:0])
 		have.rows[rowKey{row.Trace, row.Span}] = sha256.Sum256(c.buf)
 	}
-	for b, err := range st.Blocks(ctx, k) {
+	for b, err := range c.dst.Blocks(ctx, k) {
 		if err != nil {
 			return have, err
 		}
@@ -294,9 +294,8 @@ func (c *copier) finish(ctx context.Context, k session.Key, mark store.Revision,
 	} else if err != nil {
 		return err
 	}
-	_, again := c.marks[k]
-	if c.marks[k] = mark; wrote && !again {
-		c.res.Copied++
+	if c.marks[k] = mark; wrote {
+		c.copied[k] = true
 	}
 	return nil
 }
@@ -307,9 +306,7 @@ func (c *copier) gone(ctx context.Context, k session.Key) error {
 	if !c.made[k] {
 		return nil
 	}
-	if _, again := c.marks[k]; again {
-		delete(c.marks, k)
-		c.res.Copied--
-	}
+	delete(c.marks, k)
+	delete(c.copied, k)
 	return store.Delete(ctx, c.dst, k)
 }

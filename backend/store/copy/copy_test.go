@@ -383,6 +383,40 @@ func TestWrittenMeanwhile(t *testing.T) {
 	}
 }
 
+// What a session is counted as goes by all passes: one that had everything at first and then grew is copied, and one
+// that was copied at first and then cannot be read is refused.
+func TestCountedOnce(t *testing.T) {
+	for _, c := range []struct {
+		k                     session.Key
+		copied, same, refused int
+	}{{small, 4, 0, 0}, {other, 2, 1, 1}} {
+		src, dst := &watched{Store: openMemory(t)}, openMemory(t)
+		fill(t, src)
+		if _, err := storecopy.Run(t.Context(), src, dst, storecopy.Options{Sessions: []session.Key{small}}); err != nil {
+			t.Fatal(err)
+		}
+		read := 0
+		src.blocks = func(k session.Key) {
+			if k != c.k {
+				return
+			}
+			if read++; read == 1 {
+				put(t, src.Store, session.Batch{Rows: []session.Row{storetest.Row(k, 1000)}})
+			}
+		}
+		src.unreadable = func(k session.Key) error {
+			if c.k == other && k == other && read == 1 {
+				return fmt.Errorf("damaged: %w", store.ErrData)
+			}
+			return nil
+		}
+		res, err := storecopy.Run(t.Context(), src, dst, storecopy.Options{})
+		if err != nil || res.Sessions != 4 || res.Copied != c.copied || res.Same != c.same || len(res.Refused) != c.refused {
+			t.Errorf("%s/%s: %+v, %v", c.k.Tenant, c.k.ID, res, err)
+		}
+	}
+}
+
 // A session that is erased from the source while it is copied does not live on in the destination, whichever time it is
 // gone through.
 func TestErasedMeanwhile(t *testing.T) {
