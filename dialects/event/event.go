@@ -228,3 +228,8 @@ func Bound(t time.Time) (m Moment) {
 
 // ParseRequest reads the request of a model API from its payload: model, parameters, system prompt, tools and messages.
 func ParseRequest(payload []byte) (Request, error) { return writer.ParseRequest(payload) }
+
+// ReadRequest is ParseRequest for a dialect that has its own way to read a message, of which only Raw is set.
+func ReadRequest(payload []byte, read func(*Message)) (Request, error) {
+	return writer.ReadRequest(payload, read)
+}

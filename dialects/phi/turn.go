@@ -74,7 +74,12 @@ var triggers = map[string]spans.Trigger{
 // payload reads a request.
 func payload(o *object.Object) event.Request {
 	p := o.Object("payload")
-	req, _ := event.ParseRequest(o.Raw("payload")) // what cannot be read is kept as it is spelled
+	var m object.Object
+	// What cannot be read is kept as it is spelled.
+	req, _ := event.ReadRequest(o.Raw("payload"), func(msg *event.Message) {
+		m.Reset("", msg.Raw)
+		*msg = input.Message(&m, msg.Raw)
+	})
 	if once(p); req.Messages == nil {
 		req.Messages = input.Messages(p.List("messages"))
 	}

@@ -23,12 +23,15 @@ import (
 // The error names the key and what is allowed there. The Request then holds what could be read; of a body that is no
 // JSON object only Payload and Bytes. The result refers to payload, and is valid as long as that does not change.
 // Limits: 131,072 messages; a longer array of them is not read. 200 levels of nesting.
-func ParseRequest(payload []byte) (Request, error) {
+func ParseRequest(payload []byte) (Request, error) { return ReadRequest(payload, readHeading) }
+
+// ReadRequest is ParseRequest for a dialect that has its own way to read a message, of which only Raw is set.
+func ReadRequest(payload []byte, read func(*Message)) (Request, error) {
 	r := Request{Payload: payload, Bytes: int64(len(payload))}
 	err := rawjson.ValidUTF8(payload)
 	if err == nil {
 		if l := readLayout(payload, nil, nil); l.object {
-			err = r.parse(&l)
+			err = r.parse(&l, read)
 		} else if err = rawjson.Valid(payload, rawjson.MaxDepth); err == nil {
 			err = errors.New("want an object, got " + rawjson.KindOf(bytes.TrimSpace(payload)))
 		}
@@ -40,12 +43,12 @@ func ParseRequest(payload []byte) (Request, error) {
 }
 
 // parse reads the payload into the fields that are not set.
-func (r *Request) parse(l *layout) error {
+func (r *Request) parse(l *layout, read func(*Message)) error {
 	if !l.find(spans.PartMessages).empty() {
 		r.Messages = make([]Message, len(l.texts))
 		for i, at := range l.texts {
 			r.Messages[i].Raw = at.of(r.Payload)
-			readHeading(&r.Messages[i])
+			read(&r.Messages[i])
 		}
 	}
 	return l.fill(r)

@@ -140,7 +140,7 @@ func (t *Turn) asks(req *Request) (at Moment) {
 	default:
 		if req.Payload != nil && req.Messages == nil {
 			l := readLayout(req.Payload, nil, nil)
-			_ = req.parse(&l) // of what cannot be read nothing is said
+			_ = req.parse(&l, readHeading) // of what cannot be read nothing is said
 		}
 		if req.known() {
 			a.int(spans.RequestMessagesKey, int64(len(req.Messages)))
