@@ -297,3 +297,31 @@ func sums(rows []session.Row) map[string][2]int64 {
 	}
 	return found
 }
+
+// TestForkOrder reads a fork whose counts have their members in another order than those of its parent.
+func TestForkOrder(t *testing.T) {
+	line := func(second int, rest string) string {
+		return fmt.Sprintf(`{"timestamp":"2026-01-01T10:00:%02dZ",%s}`+"\n", second, rest)
+	}
+	meta := func(second int, payload string) string {
+		return line(second, `"type":"session_meta","payload":{`+payload+`,"timestamp":"2026-01-01T10:00:00Z"}`)
+	}
+	count := func(second int, counts string) string {
+		return line(second, `"type":"event_msg","payload":{"type":"token_count","info":{"total_token_usage":{`+counts+`}}}`)
+	}
+	folder := t.TempDir()
+	for name, text := range map[string]string{
+		"a": meta(0, `"id":"a"`) + count(1, `"input_tokens":10,"output_tokens":1`) +
+			count(2, `"input_tokens":30,"output_tokens":2`),
+		"b": meta(5, `"id":"b","forked_from_id":"a"`) + count(5, `"output_tokens":1,"input_tokens":10`) +
+			count(5, `"output_tokens":2,"input_tokens":30`) + count(7, `"output_tokens":4,"input_tokens":70`),
+	} {
+		if err := os.WriteFile(filepath.Join(folder, "rollout-"+name+".jsonl"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := map[string][2]int64{"a": {30, 2}, "b": {40, 2}}
+	if diff := cmp.Diff(want, sums(rows(t, otelagent.CaptureContent, folder).Rows)); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -27,6 +27,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
@@ -125,6 +126,9 @@ func (t *thread) copied(typ string, p *object.Object, payload []byte, ordinal *i
 	case typ == "response_item", typ == "event_msg", typ == "compacted", typ == "token_usage_record":
 	default: // others are written anew
 		return t.copying && t.Parent != ""
+	}
+	if p.String("type") == "token_count" { // a copy may have its members in another order
+		payload = fmt.Append(nil, t.counts(object.Of("", p.Raw("info")).Object("total_token_usage")))
 	}
 	t.link(t.chain, []byte(typ), payload)
 	owner, _ := t.e.First(t.Session, "line "+string(t.chain))
