@@ -12,8 +12,8 @@ import (
 )
 
 // A session may be known from the agent's own transcript and from its telemetry. Join makes one of both: runs, turns
-// and tool calls of the transcript count. The telemetry adds permissions, costs and times to them, calls that are no
-// part of the conversation, and what the transcript does not reach yet.
+// and tool calls of the transcript count. The telemetry adds permissions, requests, costs and times to them, calls
+// that are no part of the conversation, and what the transcript does not reach yet.
 
 // slack is by how much clocks of a transcript and of telemetry may differ.
 const slack = int64(5 * time.Second)
@@ -209,12 +209,19 @@ func (j *joiner) place(r *session.Row) bool {
 }
 
 // enrich gives a row what its counterpart measured. Usage that is unknown, or less than the provider counted, is that
-// of the telemetry. A transcript has the time at which a reply was written, and that of the line of a result.
+// of the telemetry. A transcript has the time at which a reply was written, and that of the line of a result. It has no
+// request.
 func enrich(to, from *session.Row) {
 	if from.Kind == session.KindToolCall && from.End > from.Start {
 		to.Start, to.End = from.Start, from.End
 	} else if from.Kind == session.KindTurn {
 		to.Start = min(to.Start, max(from.Start, to.RunStart))
+	}
+	hasRequest := slices.ContainsFunc(to.Lists, isRequest)
+	for _, l := range from.Lists {
+		if isRequest(l) && to.Kind == session.KindTurn && !hasRequest {
+			to.Lists = append(slices.Clip(to.Lists), l)
+		}
 	}
 	bound, _ := to.Attr(spans.UsageLowerBoundKey).Bool()
 	input := spans.GenAIUsageInputKey
@@ -232,3 +239,6 @@ func enrich(to, from *session.Row) {
 	}
 	to.Attrs = a.sorted()
 }
+
+// isRequest reports whether a list is a part of the request of a turn.
+func isRequest(l session.List) bool { return l.Name == spans.ListRequest || l.Name == spans.ListParams }

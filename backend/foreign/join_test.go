@@ -15,7 +15,7 @@ import (
 )
 
 // transcriptOf returns the rows that a transcript of a session would give: its runs, turns of the conversation and tool
-// calls, a second earlier, without costs and permissions. The last reply is a placeholder.
+// calls, a second earlier, without costs, permissions and requests. The last reply is a placeholder.
 func transcriptOf(rows []session.Row) (out []session.Row) {
 	last := -1
 	for _, r := range rows {
@@ -29,6 +29,7 @@ func transcriptOf(rows []session.Row) (out []session.Row) {
 		default:
 			continue
 		}
+		r.Lists = slices.DeleteFunc(slices.Clone(r.Lists), isRequest)
 		id := sha256.Sum256(append(r.Trace[:], r.Span[:]...))
 		copy(r.Trace[:], id[:])
 		copy(r.Span[:], id[16:])
@@ -57,10 +58,11 @@ func transcriptOf(rows []session.Row) (out []session.Row) {
 
 // sumsOf is what both recordings of a session must come to once.
 func sumsOf(s *session.Session) string {
-	turns, calls, permissions, cost := 0, 0, 0, 0.0
+	turns, requests, calls, permissions, cost := 0, 0, 0, 0, 0.0
 	for n := range s.Walk() {
 		switch n.Kind() {
 		case session.KindTurn:
+			requests += len(n.Turn.Requests)
 			if turns++; n.Turn.Cost != nil {
 				cost += *n.Turn.Cost
 			}
@@ -70,8 +72,8 @@ func sumsOf(s *session.Session) string {
 			permissions++
 		}
 	}
-	return fmt.Sprintf("%d turns, %d calls, %d permissions, %+v, cost %.6f, defects %v", turns, calls, permissions,
-		s.Usage, cost, s.Defects)
+	return fmt.Sprintf("%d turns, %d requests, %d calls, %d permissions, %+v, cost %.6f, defects %v", turns, requests,
+		calls, permissions, s.Usage, cost, s.Defects)
 }
 
 // A session with a transcript and telemetry is one: what both have counts once, and no part of either is missing.
