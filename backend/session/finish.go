@@ -81,8 +81,15 @@ func (t *Turn) ToolsDigest() (block string) {
 	return block
 }
 
+// compareRuns orders runs by their start. Those of a ledger that start at once have the order of their records.
 func compareRuns(x, y *Run) int {
-	return cmp.Or(x.Start.Compare(y.Start), strings.Compare(x.ID, y.ID))
+	record := func(r *Run) int64 {
+		if r.Recording == spans.RecordingLedger {
+			return r.Seq
+		}
+		return 0
+	}
+	return cmp.Or(x.Start.Compare(y.Start), cmp.Compare(record(x), record(y)), strings.Compare(x.ID, y.ID))
 }
 
 // service takes service.name from the earliest row that has one.

@@ -39,3 +39,22 @@ func TestSummaryModel(t *testing.T) {
 		t.Errorf("%q after a turn without a model, want largest", got)
 	}
 }
+
+// TestRunsOfOneStart orders runs of a ledger that start at once by their records, as a resumed session of an old
+// version has them, and others by their ids.
+func TestRunsOfOneStart(t *testing.T) {
+	for recording, want := range map[spans.Recording]string{spans.RecordingLedger: "cba", "": "abc"} {
+		s := &synth{session: Key{ID: "s1"}}
+		for i, id := range []string{"c", "b", "a"} {
+			r := s.add(KindRun, id, at(0), NoTurn, at(0), at(1), string(spans.RecordingKindKey), string(recording))
+			r.Seq = int64(i + 1)
+		}
+		got := ""
+		for _, r := range Assemble(s.rows).Runs {
+			got += r.ID
+		}
+		if got != want {
+			t.Errorf("%q: %s, want %s", recording, got, want)
+		}
+	}
+}
