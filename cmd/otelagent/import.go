@@ -217,7 +217,7 @@ func (a *app) imports(ctx context.Context, o *importOptions) error {
 		debug.SetMemoryLimit(importMemory)
 	}
 	im.bar = progressbar.NewOptions64(max(1, e.bytes), progressbar.OptionSetWriter(a.stderr),
-		progressbar.OptionShowBytes(true), progressbar.OptionUseIECUnits(true), progressbar.OptionClearOnFinish(),
+		progressbar.OptionShowBytes(true), progressbar.OptionUseIECUnits(true),
 		progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionSetDescription("reading"),
 		progressbar.OptionFullWidth(), progressbar.OptionSetVisibility(e.bytes > 0 && isTerminal(a.stderr)))
 	return im.run(ctx)
