@@ -10,9 +10,9 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// Lists have the columns that there is room for, and those that a filter asks for. Titles are where agents do where
-// there is no room for both, what is archived says so, an unknown value is no zero, and one long id does not hide the
-// columns of all sessions.
+// Lists have the columns that there is room for, and those that a filter asks for. A title takes the place of the agent
+// where there is no room for both, what is archived says so, an unknown value is no zero, and one long id does not hide
+// the columns of all sessions.
 func TestList(t *testing.T) {
 	key := func(id string) session.Key { return session.Key{ID: id} }
 	list := []session.Summary{

@@ -184,8 +184,8 @@ type SQLNames struct {
 	Contains string
 }
 
-// SQL returns the conditions of Matches, Stale excepted, and of Parent and After, for an engine of SQL: each ? is
-// for one of args, a string, int64 or float64. order is the list to order by.
+// SQL returns the conditions of Matches, Stale excepted, and of Parent and After, for an engine of SQL: each ?
+// stands for one of args, a string, int64 or float64. order is the list to order by.
 func (q *Query) SQL(n SQLNames) (conditions []string, args []any, order string) {
 	and := func(cond string, values ...any) { conditions, args = append(conditions, cond), append(args, values...) }
 	for i, text := range []string{q.Parent, q.ForkedFrom, q.Model} {

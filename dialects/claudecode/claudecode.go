@@ -355,7 +355,7 @@ var beginnings = []struct {
 	{"<cross-session-message", teammate},
 }
 
-// origins say it in newer versions, of a line that no person wrote.
+// origins are the values of origin.kind by which newer versions mark a line that no person wrote.
 var origins = map[string]spans.Trigger{"task-notification": notice, "peer": teammate, "coordinator": teammate}
 
 // user reads a line of the user's side: results of tools, a prompt, or something else that was put there. A prompt that
