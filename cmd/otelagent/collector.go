@@ -38,7 +38,6 @@ import (
 	"go.opentelemetry.io/collector/service/telemetry"
 	otelconf "go.opentelemetry.io/contrib/otelconf/v0.3.0"
 	"go.opentelemetry.io/otel"
-	"go.opentelemetry.io/otel/metric/noop"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
@@ -150,7 +149,7 @@ func startCollector(ctx context.Context, o collectorOptions) (*collector, error)
 		defer close(c.done)
 		c.err = col.Run(ctx)
 		if c.err == nil && ctx.Err() == nil { // it stopped by itself
-			c.err = cmp.Or(watch.fatal(), errors.New("the collector stopped by itself"))
+			c.err = cmp.Or(watch.cause, errors.New("the collector stopped by itself"))
 		}
 	}()
 	for col.GetState() != otelcol.StateRunning {
@@ -161,7 +160,9 @@ func startCollector(ctx context.Context, o collectorOptions) (*collector, error)
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
-	c.listeners = watch.running()
+	watch.mu.Lock()
+	defer watch.mu.Unlock()
+	c.listeners, watch.up = watch.listeners, true
 	return c, nil
 }
 
@@ -213,26 +214,12 @@ type watcher struct {
 	log io.Writer // for warnings in lines of otelagent; nil: the collector's own core writes
 
 	mu        sync.Mutex
-	listeners []listener
-	cause     error
-	up        bool // before, the error of the start has the reason of errors
+	listeners []listener // all of them once it runs
+	cause     error      // once it has ended
+	up        bool       // before, the error of the start has the reason of errors
 }
 
 func (w *watcher) wrap(core zapcore.Core) zapcore.Core { return &watchCore{core, w} }
-
-// running returns the addresses that the collector listens on.
-func (w *watcher) running() []listener {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.up = true
-	return slices.Clone(w.listeners)
-}
-
-func (w *watcher) fatal() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.cause
-}
 
 // watchCore shows every entry to the watcher, and passes it on to the core of the collector.
 type watchCore struct {
@@ -295,7 +282,9 @@ const collectorVersion = "v0.161.0"
 // components is what a configuration given with --config can name. Whoever needs more builds a collector of their own
 // with the same exporter (collector-exporter/distribution).
 func components() (otelcol.Factories, error) {
-	f := otelcol.Factories{Telemetry: newTelemetryFactory()}
+	f := otelcol.Factories{Telemetry: telemetry.NewFactory(defaultTelemetry,
+		telemetry.WithCreateResource(telemetryResource), telemetry.WithCreateLogger(telemetryLogger),
+		telemetry.WithCreateMeterProvider(telemetryMeters))}
 	var errs [4]error
 	f.Receivers, errs[0] = otelcol.MakeFactoryMap[receiver.Factory](otlpreceiver.NewFactory())
 	f.Processors, errs[1] = otelcol.MakeFactoryMap[processor.Factory](
@@ -326,11 +315,6 @@ type telemetryConfig struct {
 		Level                  configtelemetry.Level `mapstructure:"level"`
 		otelconf.MeterProvider `mapstructure:",squash"`
 	} `mapstructure:"metrics"`
-}
-
-func newTelemetryFactory() telemetry.Factory {
-	return telemetry.NewFactory(defaultTelemetry, telemetry.WithCreateResource(telemetryResource),
-		telemetry.WithCreateLogger(telemetryLogger), telemetry.WithCreateMeterProvider(telemetryMeters))
 }
 
 // defaultTelemetry logs to standard error and serves metrics to Prometheus on localhost:8888, as every Collector does.
@@ -375,23 +359,20 @@ func telemetryLogger(
 	return logger, nil, nil
 }
 
-// noMeters records nothing.
-type noMeters struct {
-	noop.MeterProvider
-	component.ShutdownFunc
-}
-
-// telemetryMeters makes what the configured readers read.
+// telemetryMeters makes what the configured readers read; there are none at level none. Metrics keep the names that the
+// Collector documents, without suffixes for unit and type, where a reader does not choose.
 func telemetryMeters(
 	ctx context.Context, set telemetry.MeterSettings, config component.Config,
 ) (telemetry.MeterProvider, error) {
 	c := config.(*telemetryConfig).Metrics
 	if c.Level == configtelemetry.LevelNone {
-		return noMeters{}, nil
+		c.Readers = nil
 	}
 	for _, r := range c.Readers {
 		if r.Pull != nil && r.Pull.Exporter.Prometheus != nil {
-			plainNames(r.Pull.Exporter.Prometheus)
+			p := r.Pull.Exporter.Prometheus
+			p.WithoutScopeInfo, p.WithoutUnits = cmp.Or(p.WithoutScopeInfo, new(true)), cmp.Or(p.WithoutUnits, new(true))
+			p.WithoutTypeSuffix = cmp.Or(p.WithoutTypeSuffix, new(true))
 		}
 	}
 	if c.Views == nil && set.DefaultViews != nil {
@@ -407,14 +388,4 @@ func telemetryMeters(
 		return nil, fmt.Errorf("metrics of the collector: %w", err)
 	}
 	return sdk.MeterProvider().(telemetry.MeterProvider), nil
-}
-
-// plainNames lets metrics keep the names that the Collector documents, without suffixes for unit and type, where p does
-// not choose.
-func plainNames(p *otelconf.Prometheus) {
-	for _, without := range []**bool{&p.WithoutScopeInfo, &p.WithoutUnits, &p.WithoutTypeSuffix} {
-		if *without == nil {
-			*without = new(true)
-		}
-	}
 }

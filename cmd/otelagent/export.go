@@ -226,24 +226,20 @@ func (e *exporting) session(ctx context.Context, w io.Writer, s session.Tree) ([
 }
 
 // fileName is the name of a session's file: its id where every system reads that as one name, else with its hash behind
-// what a name can hold. Capital letters read as small ones on many disks, and some words as devices on Windows.
+// what a name can hold. Capital letters read as small ones on many disks, and some words as devices on Windows, whatever
+// is behind a point.
 func fileName(key session.Key, ending string) string {
 	if key.Tenant == "" && plainName.MatchString(key.ID) && !device.MatchString(key.ID) {
 		return key.ID + "." + ending
 	}
-	name := strings.Trim(key.Tenant+"."+key.ID, ".")
+	name := strings.TrimPrefix(key.Tenant+"_"+key.ID, "_")
 	name = unsafeInName.ReplaceAllString(name[:min(len(name), 80)], "_")
-	if device.MatchString(name) {
-		name = "_" + name
-	}
 	sum := sha256.Sum256([]byte(key.Tenant + "\x00" + key.ID))
-	// A name that begins with a point is hidden, and one that begins with a dash is an option to programs.
-	return strings.TrimLeft(name+"-"+hex.EncodeToString(sum[:6]), ".-") + "." + ending
+	return strings.TrimLeft(name+"-"+hex.EncodeToString(sum[:6]), "-") + "." + ending // no option to programs
 }
 
 var (
 	plainName    = regexp.MustCompile(`^[a-z0-9_@+=][a-z0-9_.@+=-]{0,99}$`)
-	unsafeInName = regexp.MustCompile(`[^A-Za-z0-9_.@+=-]`)
-	// device is what Windows takes for a device, whatever is behind a point.
-	device = regexp.MustCompile(`^(con|prn|aux|nul|com[0-9]|lpt[0-9])(\.|$)`)
+	unsafeInName = regexp.MustCompile(`[^A-Za-z0-9_@+=-]`)
+	device       = regexp.MustCompile(`^(con|prn|aux|nul|com[0-9]|lpt[0-9])(\.|$)`)
 )

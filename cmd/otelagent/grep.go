@@ -17,6 +17,7 @@ const grepLimit = 100
 
 func (a *app) grepCommand() *cobra.Command {
 	var o search.Options
+	var limit uint
 	c := &cobra.Command{
 		Use:   "grep TEXT [SESSION]",
 		Short: "Search messages, tool calls and prompts",
@@ -35,14 +36,8 @@ Exit codes: 0 found, 1 not found or not read, 2 wrong usage.`,
   otelagent grep --regexp 'rm -rf? /' --output json | jq -r '.hits[].address'`,
 		Args: wants(1, 2, "grep wants one TEXT and at most one SESSION, %d arguments given; "+
 			"put quotes around what has spaces"),
-		PreRunE: func(*cobra.Command, []string) error {
-			if o.Limit < 0 {
-				return usagef("--limit %d: want a number from 0", o.Limit)
-			}
-			return nil
-		},
 		RunE: a.reads(func(ctx context.Context, db *database, args []string) error {
-			o.Text, o.Tenant = args[0], a.tenant
+			o.Text, o.Tenant, o.Limit = args[0], a.tenant, int(limit)
 			if len(args) > 1 {
 				key, err := db.Resolve(ctx, args[1])
 				if err != nil {
@@ -77,6 +72,6 @@ Exit codes: 0 found, 1 not found or not read, 2 wrong usage.`,
 	}
 	c.Flags().BoolVarP(&o.Regexp, "regexp", "E", false, "TEXT is a regular expression (RE2, as of Go)")
 	c.Flags().BoolVarP(&o.IgnoreCase, "ignore-case", "i", false, "upper and lower case are the same")
-	c.Flags().IntVarP(&o.Limit, "limit", "n", grepLimit, "print at most `N` hits (0: all)")
+	c.Flags().UintVarP(&limit, "limit", "n", grepLimit, "print at most `N` hits (0: all)")
 	return c
 }

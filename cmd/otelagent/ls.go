@@ -65,7 +65,7 @@ usage.`,
 	f.String("forked-from", "", "forks of this `SESSION`")
 	f.String("archived", "exclude", "`MODE` for archived ones: exclude, include, or only")
 	f.String("after", "", "go on after the `CURSOR` that --output json names as next")
-	f.IntP("limit", "n", 0, "list at most `N` sessions (0: all)")
+	f.UintP("limit", "n", 0, "list at most `N` sessions (0: all)")
 	return c
 }
 
@@ -86,9 +86,6 @@ func (a *app) lsQuery(flags *pflag.FlagSet, args []string) (q store.Query, filte
 			return
 		case f.Name == "archived" && archivedModes[value] == "":
 			err = usagef("--archived %s: want exclude, include or only", value)
-			return
-		case f.Name == "limit" && strings.HasPrefix(value, "-"):
-			err = usagef("--limit %s: want a number from 0", value)
 			return
 		case f.Name == "archived":
 			value = archivedModes[value]

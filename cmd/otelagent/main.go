@@ -198,7 +198,7 @@ permissions, and what the model was sent.`,
 		"repeated for several, or - (default $"+envDB+", else a file per user)")
 	f.StringVar(&a.tenant, "tenant", "", "`OWNER` of the sessions, where a database holds those of several")
 	f.StringVar(&a.output, "output", "text", "`FORM` of what is printed: text or json")
-	wanted := map[string]string{"int": "a number", "int64": "a number", "bool": "true or false",
+	wanted := map[string]string{"uint": "a number from 0", "int64": "a number", "bool": "true or false",
 		"duration": "how long, such as 90s or 5m"}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		var bad *pflag.InvalidValueError

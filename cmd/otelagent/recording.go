@@ -33,9 +33,8 @@ type recording struct {
 	store *memstore.Store
 	stdin []byte
 	sources
-	inputs map[string]io.ReadSeeker // those that can be read several times
-	size   int64
-	ids    func() string // of sessions and runs without one
+	size int64
+	ids  func() string // of sessions and runs without one
 }
 
 // openRecording reads files that `send` takes, or spans as OTLP JSON, through the adapter into a store in memory, with
@@ -48,8 +47,7 @@ func (a *app) openRecording(ctx context.Context, files []string, from string) (*
 	if len(files) > 1 && slices.Contains(files, "-") {
 		return nil, usagef("- stands for standard input and cannot be mixed with files")
 	}
-	r := &recording{app: a, name: strings.Join(files, ", "), store: memstore.New(),
-		inputs: map[string]io.ReadSeeker{}}
+	r := &recording{app: a, name: strings.Join(files, ", "), store: memstore.New()}
 	defer r.sources.close()
 	if len(files) == 1 && files[0] == "-" {
 		r.name = "standard input"
@@ -77,13 +75,13 @@ func (r *recording) generatedIDs(files []string) func() string {
 	digest := sync.OnceValue(func() []byte { // most inputs name their own ids
 		all := sha256.New()
 		for _, name := range files {
-			in, one := r.inputs[name], sha256.New()
-			if in == nil {
-				return nil
+			one := sha256.New()
+			in, err := r.open(name)
+			if err == nil && in != nil {
+				_, err = io.Copy(one, in)
 			}
-			_, begin := in.Seek(0, io.SeekStart)
-			if _, err := io.Copy(one, in); err != nil || begin != nil {
-				return nil
+			if err != nil || in == nil {
+				return []byte(rand.Text())
 			}
 			all.Write(one.Sum(nil))
 		}
@@ -91,28 +89,22 @@ func (r *recording) generatedIDs(files []string) func() string {
 	})
 	var n atomic.Uint64
 	return func() string {
-		sum := digest()
-		if sum == nil {
-			return rand.Text()
-		}
-		id := sha256.Sum256(binary.BigEndian.AppendUint64(slices.Clone(sum), n.Add(1)))
+		id := sha256.Sum256(binary.BigEndian.AppendUint64(slices.Clone(digest()), n.Add(1)))
 		return base32.StdEncoding.EncodeToString(id[:])[:26] // as long as random ones
 	}
 }
 
 // open opens an input that can be read several times, nil for any other. It reads standard input into memory.
 func (r *recording) open(name string) (in io.ReadSeeker, err error) {
-	switch {
-	case name == "-":
+	if name != "-" {
+		return r.regular(name)
+	}
+	if r.stdin == nil {
 		if r.stdin, err = io.ReadAll(io.LimitReader(r.app.stdin, maxRecording+1)); err != nil {
 			return nil, fmt.Errorf("standard input: %w", err)
 		}
-		in = bytes.NewReader(r.stdin)
-	default:
-		in, err = r.regular(name)
 	}
-	r.inputs[name] = in
-	return in, err
+	return bytes.NewReader(r.stdin), nil
 }
 
 // regular opens a regular file, nil for any other.
