@@ -189,6 +189,29 @@ func TestSendHeaders(t *testing.T) {
 	}
 }
 
+// The variables for traces choose protocol, address and headers, before the general ones. The address may have the path
+// of traces, and no scheme where a flag names it.
+func TestSendSpansByTheVariablesOfTraces(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "spans.json")
+	must(t, os.WriteFile(file, sampleBytes(t, wantOf(t, "strands-1.62.0-a").Files[0]), 0o600))
+	met := ""
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		met = r.URL.Path + " " + r.Header.Get("X-Of")
+	}))
+	defer server.Close()
+	for name, value := range map[string]string{"ENDPOINT": "http://127.0.0.1:1", "PROTOCOL": "grpc", "HEADERS": "x-of=all",
+		"TRACES_ENDPOINT": server.URL + "/v1/traces", "TRACES_PROTOCOL": "http/protobuf", "TRACES_HEADERS": "x-of=traces"} {
+		t.Setenv("OTEL_EXPORTER_OTLP_"+name, value)
+	}
+	for _, args := range [][]string{nil, {"--endpoint", strings.TrimPrefix(server.URL, "http://")}} {
+		met = ""
+		cli(t, append([]string{"send", file}, args...)...)
+		if met != "/v1/traces traces" {
+			t.Errorf("send %q: met %q", args, met)
+		}
+	}
+}
+
 // Spans of this format and of other instrumentations in one trace, as a loop has them whose HTTP client is instrumented
 // and which a framework starts: nothing is counted twice, and nothing of the framework's own is lost.
 func TestOwnSpansAmongOthers(t *testing.T) {

@@ -103,10 +103,16 @@ Exit codes: 0 everything was read and delivered, 1 not delivered or not read,
 // target is where spans go: the options of otelsetup for it, its name, and what is to be done at the end.
 type target struct {
 	name  string
+	http  bool        // the protocol, where it is a collector
 	store store.Store // nil: a collector
 	file  bool        // of this machine: it is waited for, it is no network
 	opts  []otelsetup.Option
 	end   func(context.Context) error
+}
+
+// otlpEnv returns the value of a standard variable: the one of traces, else the general one.
+func otlpEnv(name string) string {
+	return cmp.Or(os.Getenv("OTEL_EXPORTER_OTLP_TRACES_"+name), os.Getenv("OTEL_EXPORTER_OTLP_"+name))
 }
 
 func (o *sendOptions) target(ctx context.Context) (*target, error) {
@@ -122,10 +128,10 @@ func (o *sendOptions) target(ctx context.Context) (*target, error) {
 		if os.Getenv(env+"ENDPOINT") == "" {
 			env = "OTEL_EXPORTER_OTLP_"
 		}
+		t.http = cmp.Or(o.Protocol, otlpEnv("PROTOCOL")) == string(otelsetup.HTTP)
 		if t.name = os.Getenv(env + "ENDPOINT"); o.Endpoint != "" || t.name == "" {
 			t.name = cmp.Or(o.Endpoint, "http://127.0.0.1:4317")
-			if o.Endpoint == "" && cmp.Or(o.Protocol, os.Getenv("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"),
-				os.Getenv("OTEL_EXPORTER_OTLP_PROTOCOL")) == string(otelsetup.HTTP) {
+			if o.Endpoint == "" && t.http {
 				t.name = "http://127.0.0.1:4318"
 			}
 			t.opts = append(t.opts, otelsetup.WithEndpoint(t.name))

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"os"
 	"strings"
 
 	"go.opentelemetry.io/collector/component"
@@ -20,7 +19,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/otelagent/otelagent/backend/session/otlprow"
-	"github.com/otelagent/otelagent/otelagent/otelsetup"
 )
 
 // otlpFlags are the flags of send that mean something for files of spans and log records, which are sent as they are.
@@ -51,7 +49,7 @@ func (a *app) sendOTLP(ctx context.Context, o *sendOptions) (bool, error) {
 	var all keptOTLP
 	put := func(d document) error { return all.put(ctx, t.store, d, otlprow.WithTenant(o.Tenant)) }
 	if t.store == nil {
-		put, err = o.forwarder(ctx, t, &all)
+		put, err = t.forwarder(ctx, &all)
 	}
 	for _, f := range files {
 		if err == nil {
@@ -67,13 +65,13 @@ func (a *app) sendOTLP(ctx context.Context, o *sendOptions) (bool, error) {
 }
 
 // forwarder returns what sends documents to a collector, until the end of the target, and counts them.
-func (o *sendOptions) forwarder(ctx context.Context, t *target, all *keptOTLP) (func(document) error, error) {
+func (t *target) forwarder(ctx context.Context, all *keptOTLP) (func(document) error, error) {
 	factory := otlpexporter.NewFactory()
-	if cmp.Or(o.Protocol, os.Getenv("OTEL_EXPORTER_OTLP_PROTOCOL")) == string(otelsetup.HTTP) {
+	if t.http {
 		factory = otlphttpexporter.NewFactory()
 	}
 	headers := map[string]any{}
-	for pair := range strings.SplitSeq(os.Getenv("OTEL_EXPORTER_OTLP_HEADERS"), ",") {
+	for pair := range strings.SplitSeq(otlpEnv("HEADERS"), ",") {
 		if key, value, ok := strings.Cut(pair, "="); ok {
 			key = strings.TrimSpace(key)
 			plain, err := url.PathUnescape(strings.TrimSpace(value))
@@ -83,9 +81,13 @@ func (o *sendOptions) forwarder(ctx context.Context, t *target, all *keptOTLP) (
 			headers[key] = plain
 		}
 	}
+	endpoint := strings.TrimSuffix(t.name, "/v1/traces") // the exporter appends the path of each signal
+	if !strings.Contains(endpoint, "://") {
+		endpoint = "http://" + endpoint
+	}
 	config := factory.CreateDefaultConfig()
 	err := confmap.NewFromStringMap(map[string]any{
-		"endpoint": t.name, "headers": headers, "tls": map[string]any{"insecure": !strings.HasPrefix(t.name, "https://")},
+		"endpoint": endpoint, "headers": headers, "tls": map[string]any{"insecure": !strings.HasPrefix(t.name, "https://")},
 		"sending_queue": map[string]any{"enabled": false}, "retry_on_failure": map[string]any{"enabled": false},
 	}).Unmarshal(config)
 	if err != nil {
