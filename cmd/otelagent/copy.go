@@ -16,10 +16,8 @@ import (
 	"github.com/otelagent/otelagent/backend/store/dsn"
 )
 
-// copyOptions say which sessions to copy, and where to.
+// copyOptions say which sessions to copy.
 type copyOptions struct {
-	from, to       string
-	sessions       []string
 	since          string
 	ofTenant, only bool
 }
@@ -49,11 +47,10 @@ Exit codes: 0 copied, 1 interrupted or not all copied, 2 wrong usage.`,
 		Args:        wants(2, math.MaxInt, "copy wants two databases, SRC-DSN and DST-DSN; %d given"),
 		Annotations: refuses("db output"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o.from, o.to, o.sessions = args[0], args[1], args[2:]
 			o.ofTenant = cmd.Flags().Changed("tenant")
 			ctx, stop := untilInterrupted(cmd.Context())
 			defer stop()
-			err := a.copy(ctx, &o)
+			err := a.copy(ctx, &o, args[0], args[1], args[2:])
 			if errors.Is(err, context.Canceled) { // before it read anything
 				err = errors.New("interrupted; run it again to go on")
 			}
@@ -75,39 +72,39 @@ func (l location) same(o location) bool {
 	return errA == nil && errB == nil && os.SameFile(a, b) || l.name == o.name
 }
 
-func (a *app) copy(ctx context.Context, o *copyOptions) (err error) {
+func (a *app) copy(ctx context.Context, o *copyOptions, src, dst string, sessions []string) (err error) {
 	var opts storecopy.Options
 	var wrong wrongs
-	from, err := locate("SRC-DSN", o.from)
+	from, err := locate("SRC-DSN", src)
 	wrong.note(err)
-	to, err := locate("DST-DSN", o.to)
+	to, err := locate("DST-DSN", dst)
 	wrong.note(err)
 	wrong.when(len(wrong) == 0 && from.same(to), "%s is both SRC-DSN and DST-DSN", from.name)
-	wrong.when(o.since != "" && len(o.sessions) > 0, "%s and --since exclude each other", strings.Join(o.sessions, ", "))
+	wrong.when(o.since != "" && len(sessions) > 0, "%s and --since exclude each other", strings.Join(sessions, ", "))
 	opts.Since, err = parseSince(o.since)
 	wrong.note(err)
 	if err := wrong.err(); err != nil {
 		return err
 	}
-	src, err := a.openDatabase(ctx, from, true)
+	db, err := a.openDatabase(ctx, from, true)
 	if err != nil {
 		return err
 	}
-	defer src.close()
+	defer db.close()
 	if o.ofTenant {
 		opts.Tenants = []string{a.tenant}
 	}
-	if len(o.sessions) > 0 {
-		if opts.Sessions, err = src.WithSubAgents(ctx, o.sessions, o.only); err != nil {
+	if len(sessions) > 0 {
+		if opts.Sessions, err = db.WithSubAgents(ctx, sessions, o.only); err != nil {
 			return err
 		}
 	}
-	dst, err := to.open(ctx, false, dsn.WithChatTables())
+	st, err := to.open(ctx, false, dsn.WithChatTables())
 	if err != nil {
 		return err
 	}
-	defer func() { err = cmp.Or(err, dst.Close()) }()
-	res, err := storecopy.Run(ctx, src.Store, dst, opts)
+	defer func() { err = cmp.Or(err, st.Close()) }()
+	res, err := storecopy.Run(ctx, db.Store, st, opts)
 	return a.copied(res, to, err)
 }
 

@@ -36,8 +36,9 @@ type requestFlags struct {
 	diff              string // address of other
 	provenance, check bool
 	timeout           time.Duration
+	call, command     string
+	args              []string // of command
 	replayFlags
-	toolFlags
 }
 
 func (a *app) requestCommand() *cobra.Command {
@@ -419,12 +420,6 @@ func (k key) post(ctx context.Context, u *url.URL, api message.API, body []byte)
 		err = errors.New("the answer has more than 32 MiB")
 	}
 	return resp.StatusCode, answer, err
-}
-
-// toolFlags are the flags of request about one tool call.
-type toolFlags struct {
-	call, command string
-	args          []string // of command
 }
 
 // tool shows a tool call, or runs it again by the command of the user.

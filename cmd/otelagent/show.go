@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"slices"
 	"time"
 
@@ -244,7 +242,7 @@ func (a *app) follow(ctx context.Context, db *database, key session.Key, addr re
 	if addr.Turn != "" {
 		return usagef("--follow wants a session, or one run of it")
 	}
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
+	ctx, stop := untilInterrupted(ctx)
 	defer stop()
 	o := look(a.stdout)
 	f := inspect.NewFollower(a.stdout, o)
