@@ -424,7 +424,7 @@ func (d *file) user(r *row) {
 func (d *file) begin(r *row, trigger spans.Trigger, messages ...event.Message) {
 	r.k.settle(nil, false)
 	run := transcript.Run{At: r.at, Trigger: trigger}
-	run.ID, run.Agent, run.ForkParentID = cmp.Or(r.String("promptId"), r.uuid), Dialect, from(r.Object)
+	run.ID, run.ForkParentID = cmp.Or(r.String("promptId"), r.uuid), from(r.Object)
 	run.Taken = run.ForkParentID != ""
 	if owner, here := d.Met(transcript.RunPrefix + run.ID); owner == r.t.Session && here { // a second prompt of that id
 		run.ID = r.uuid

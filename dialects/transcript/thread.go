@@ -17,7 +17,8 @@ import (
 // Run says what begins a run.
 type Run struct {
 	// RunInfo is what is known of it. Thread.Begin fills session, dialect, start, recording and, where no parent is
-	// named, the run that it continues or the call that spawned it. An empty ID is made of the number of the line.
+	// named, the run that it continues or the call that spawned it. An empty ID is made of the number of the line, an
+	// empty Agent is that of the settings, else the name of the dialect.
 	event.RunInfo
 	// At is when it began, Trigger what its first turn begins with.
 	At      time.Time
@@ -169,7 +170,7 @@ func (t *Thread) Begin(r Run) bool {
 	}
 	t.End(time.Time{}, event.RunResult{})
 	r.SessionID, r.Dialect, r.Recording = t.Session, t.d.Name, spans.RecordingLedger
-	r.Agent = cmp.Or(r.Agent, t.d.Settings.Agent)
+	r.Agent = cmp.Or(r.Agent, t.d.Settings.Agent, t.d.Name)
 	r.Provider = cmp.Or(r.Provider, t.d.Settings.Provider)
 	if t.copied = owner != ""; t.copied {
 		r.Copied, r.ForkParentID = true, cmp.Or(r.ForkParentID, owner)
