@@ -252,22 +252,11 @@ func agentNames() string {
 	return strings.Join(names, ", ")
 }
 
-// find looks for sessions in files and folders, and names what is left out, once. A link to one of these is the user's
-// own.
+// find looks for sessions in files and folders, and names what is left out, once.
 func (f *agentFiles) find(a *app, paths ...string) {
-	var there []string
-	var problems []error
-	for _, path := range paths {
-		path, err := filepath.EvalSymlinks(path)
-		if err == nil {
-			there = append(there, path)
-		} else if !errors.Is(err, fs.ErrNotExist) {
-			problems = append(problems, err)
-		}
-	}
-	families, unread := f.finder.Find(there...)
+	families, problems := f.finder.Find(paths...)
 	f.families = families
-	for _, err := range append(problems, unread...) {
+	for _, err := range problems {
 		if text := err.Error(); !f.said[text] {
 			f.said[text] = true
 			a.say("%s: left out: %s", f.dialect.Name, text)

@@ -92,8 +92,7 @@ func NewDecoder(opts ...input.Settings) *transcript.Decoder {
 			}
 		}
 		return input.Reader{Line: func(input.Line) {}, End: r.endSession,
-			IsDocument: func(input.Outline) bool { return true },
-			Document:   func(value []byte) { r.element(new(rawjson.NewCursor(value, object.MaxDepth)), "session", "") }}, nil
+			IsDocument: func(input.Outline) bool { return true }, Document: r.document}, nil
 	}
 	return transcript.NewDecoder(Dialect, opts, open)
 }
@@ -108,38 +107,21 @@ type reader struct {
 	head, part object.Object // of the message, and of the current part: one memory for all
 }
 
-// inside is the member that holds the elements in an element, and what they are.
-var inside = map[string][2]string{"session": {"messages", "message"}, "message": {"parts", "part"}}
-
-// element reads an element of what 'opencode export' writes: {"info": session, "messages": [{"info": message, "parts":
-// [part]}]}. An info has to be before what it is of.
-func (d *reader) element(c *rawjson.Cursor, kind, place string) {
-	in, lacks := inside[kind] // its info, which a part does not have
-	if !lacks || c.Peek() != '{' {
-		d.row(kind, "", place, c.Value())
-		return
+// document reads what 'opencode export' writes: {"info": session, "messages": [{"info": message, "parts": [part]}]}.
+func (d *reader) document(value []byte) {
+	o := object.Of("", value)
+	if o.Require("info") {
+		d.row("session", "", "info", o.Raw("info"))
 	}
-	for c.Open('{'); c.More('}'); {
-		key := string(c.Key())
-		switch at := object.Join(place, key); {
-		case key == "info":
-			lacks = false
-			d.row(kind, "", at, c.Value())
-		case key == in[0] && c.Peek() == '[':
-			c.Open('[')
-			for i := 0; c.More(']'); i++ {
-				d.element(c, in[1], object.Element(at, i))
+	for i, m := range o.Objects("messages") {
+		if place := object.Element("messages", i); m != nil && m.Require("info") {
+			d.row("message", "", place+".info", m.Raw("info"))
+			for k, part := range m.List("parts") {
+				d.row("part", "", object.Element(place+".parts", k), part)
 			}
-		case key == in[0]:
-			d.Reject(&input.LineError{Field: at, Reason: "want an array"})
-			fallthrough
-		default:
-			c.Value()
 		}
 	}
-	if lacks {
-		d.Reject(&input.LineError{Field: object.Join(place, "info"), Reason: "missing"})
-	}
+	d.RejectProblems("", o)
 }
 
 // row reads a row or document: a session, a message of an id that may be in it, or a part. Place is where it is.
@@ -299,7 +281,7 @@ func (d *reader) readFile(root *os.Root, kind, folder, id string) error {
 	if text := transcript.ReadIn(root, kind+"/"+folder+"/"+id+".json", d.Settings.MaxLine); text != nil {
 		d.row(kind, id, kind, text)
 	}
-	in := inside[kind][1]
+	in := map[string]string{"session": "message", "message": "part"}[kind]
 	if in == "" || d.session == nil || kind == "session" && d.session.Session != id {
 		return nil
 	}

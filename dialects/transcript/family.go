@@ -130,11 +130,11 @@ func (l *Finder) Find(paths ...string) ([]Family, []error) {
 		})
 	}
 	for _, path := range paths {
-		walk(filepath.Clean(path))
+		walk(path)
 	}
 	asked := maps.Clone(found)
 	for _, path := range paths {
-		if f, isFile := asked[filepath.Clean(path)]; isFile && f.Folder != "" {
+		if f, isFile := asked[path]; isFile && f.Folder != "" {
 			walk(f.Folder)
 			near, _ := fs.Glob(os.DirFS(filepath.Dir(f.Path)), l.Layout.NextTo)
 			for _, name := range near {
