@@ -225,9 +225,9 @@ func (e *exporting) session(ctx context.Context, w io.Writer, s session.Tree) ([
 	return missing, cmp.Or(failed, err)
 }
 
-// fileName is the name of a session's file: its id where every system reads that as one name, else with its hash behind
-// what a name can hold. Capital letters read as small ones on many disks, and some words as devices on Windows, whatever
-// is behind a point.
+// fileName is the name of a session's file: its id where every system reads that as one name, else what a name can hold
+// of it, and its hash. Many disks read capital letters as small ones. Windows reads some words as devices, also with an
+// ending.
 func fileName(key session.Key, ending string) string {
 	if key.Tenant == "" && plainName.MatchString(key.ID) && !device.MatchString(key.ID) {
 		return key.ID + "." + ending
