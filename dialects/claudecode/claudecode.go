@@ -92,7 +92,7 @@ func headOf(path string, head []byte, _ input.Outline) (h transcript.Head) {
 	session := ""
 	for line := range bytes.Lines(head) {
 		o, _ := object.Parse(bytes.TrimSpace(line)) // the last one may be cut
-		if session == "" && known(o.String("type")) {
+		if session == "" && Recognise(input.OutlineOf(line)) != "" {
 			session = o.String("sessionId")
 		}
 		if at := input.Time(o.Raw("timestamp")); !at.IsZero() && o.String("uuid") != "" {
@@ -139,10 +139,13 @@ func from(o *object.Object) (of string) {
 // isCompaction reports whether a sub-agent is the call that writes the summary of a compaction.
 func isCompaction(agent string) bool { return strings.HasPrefix(agent, "acompact") }
 
-// Recognise returns why a line, which may be cut, is one of Claude Code; empty when it is not.
+// Recognise returns why a line, which may be cut, is one of Claude Code; empty when it is not. Those of Gemini CLI, Qwen
+// Code and iFlow are alike.
 func Recognise(o input.Outline) (why string) {
 	switch kind := o.Text("", "type"); {
-	case known(kind) && o.Has("", "sessionId") && !o.Has("", "projectHash"),
+	case o.Has("", "projectHash", "systemPayload"), o.Has("message", "parts"),
+		strings.HasPrefix(o.Text("", "sessionId"), "session-"):
+	case known(kind) && o.Has("", "sessionId"),
 		kind == "file-history-snapshot" && o.Has("", "messageId"), kind == "summary" && o.Has("", "leafUuid"):
 		return "lines with type " + kind + " and sessionId"
 	}
@@ -174,7 +177,7 @@ var kinds = map[string]func(*file, *row){
 	"last-prompt":                  omitted, // repeats a prompt
 	"queue-operation":              nil,
 	"permission-mode":              omitted, // line reads it
-	"mode":                         nil,
+	"mode":                         stated("mode", "mode", 0),
 	"summary":                      (*file).summary,
 	"custom-title":                 stated("customTitle", "title", 3),
 	"ai-title":                     stated("aiTitle", "title", 2),

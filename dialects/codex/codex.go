@@ -245,8 +245,8 @@ func (t *thread) record(typ, kind string, p *object.Object, payload []byte) bool
 		}
 		item := p.Object("item")
 		return t.record(typ, item.String("type"), item, nil)
-	case "AgentMessage", "Reasoning", "ContextCompaction", "HookPrompt", "agent_message", "agent_reasoning",
-		"agent_reasoning_raw_content", "session_meta", "context_compacted", "thread_settings_applied": // they are elsewhere
+	case "AgentMessage", "Reasoning", "ContextCompaction", "HookPrompt", "agent_message", "agent_reasoning", "session_meta",
+		"agent_reasoning_raw_content", "context_compacted", "thread_settings_applied", "web_search_end": // are elsewhere
 	case "error":
 		t.Over(time.Time{}, event.RunResult{Status: spans.RunStatusError, Error: p.String("message")})
 		return false
@@ -435,8 +435,13 @@ func (t *thread) counts(o *object.Object) *event.Usage {
 var keys = input.UsageKeys{Input: "input_tokens", Output: "output_tokens", Reasoning: "reasoning_output_tokens",
 	CacheRead: "cached_input_tokens", CacheWrite: "cache_write_input_tokens", Total: "total_tokens"}
 
-// usage says what the call that was gathered took.
+// usage says what the call that was gathered took. Versions 0.140 to 0.142 say it after the outputs of its tools.
 func (t *thread) usage(id string, u *event.Usage) {
+	if c := &t.call; id == "" && !c.open && c.Usage == nil && len(c.ends) > 0 {
+		c.Usage = u
+		t.Call(c.Call)
+		return
+	}
 	c := t.gather(true)
 	if c.Usage, c.At = u, t.at; id != "" {
 		c.ID, c.Named = id, false

@@ -300,8 +300,8 @@ func (d *reader) readFile(root *os.Root, kind, folder, id string) error {
 // session is the current session.
 type session struct {
 	*transcript.Thread
-	info             *object.Object
-	created, updated time.Time
+	info                      *object.Object
+	created, updated, replied time.Time // replied: when the last reply was over
 	// revert is the message from which on all are taken back, reverted whether it was met.
 	revert   string
 	reverted bool
@@ -381,6 +381,9 @@ func (d *reader) addPart(o *object.Object) {
 		name, text := failure(o)
 		d.session.Discard(event.DiscardedAttempt{At: event.Moment{Time: input.Time(when.Raw("created"))}, Reason: name,
 			Error: text})
+	case "subtask": // what a command asks a sub-agent for
+		block = transcript.Block("text", o.Raw("prompt"))
+		fallthrough
 	default:
 		o.Keep(o.Keys()...)
 		o.Use("id", "sessionID", "messageID")
@@ -396,11 +399,21 @@ func (d *reader) addPart(o *object.Object) {
 	}
 }
 
-// endMessage emits the current message, which has all its parts.
+// synthetic reports whether a message of the user is by OpenCode itself.
+func (m *message) synthetic() bool { return m.asks == "auto" || m.text != nil && !m.written }
+
+// endMessage emits the current message, which has all its parts. One of the user that OpenCode wrote, or that came
+// before the last reply was over, goes on with the run before it.
 func (d *reader) endMessage() {
 	m, s := d.message, d.session
 	if d.message = nil; m == nil {
 		return
+	}
+	if m.role != "assistant" {
+		if m.synthetic() || m.created.Before(s.replied) {
+			s.Over(time.Time{}, event.RunResult{})
+		}
+		s.Cut()
 	}
 	switch {
 	case m.role == "assistant" && string(m.Raw("summary")) == "true":
@@ -408,7 +421,6 @@ func (d *reader) endMessage() {
 	case m.role == "assistant":
 		d.reply(m)
 	case m.asks != "":
-		s.Cut()
 		s.compaction = m
 	default:
 		d.prompt(m)
@@ -432,12 +444,11 @@ var fields = []string{"id", "sessionID", "parentID", "role", "time", "agent", "m
 // prompt begins a run.
 func (d *reader) prompt(m *message) {
 	s := d.session
-	s.Cut()
 	model, trigger := m.Object.Object("model"), spans.TriggerUser
 	info := event.RunInfo{ID: m.id, Agent: m.String("agent"), Model: model.String("modelID"),
 		Provider: model.String("providerID"), Rules: s.info.Raw("permission"),
 		Config: input.Members("version", s.info.Raw("version"), "agent", m.Raw("agent"))}
-	if m.text != nil && !m.written { // by OpenCode itself
+	if m.synthetic() {
 		trigger = spans.TriggerContinuation
 	}
 	d.begin(info, m, trigger)
@@ -490,7 +501,7 @@ func (d *reader) reply(m *message) {
 	if c.Usage, c.Cost = m.usage(); c.Tools != nil {
 		c.ModelCall = 0 // it ended before they began
 	}
-	if !s.Call(*c) {
+	if s.replied = m.completed; !s.Call(*c) {
 		return
 	}
 	switch {
@@ -516,15 +527,14 @@ func (d *reader) tool(p, state, when *object.Object) (t transcript.Tool) {
 	if child := cmp.Or(meta.String("sessionId"), meta.String("sessionID")); child != d.session.Session {
 		r.ChildSessionID = child
 	}
-	text := state.Raw("output")
-	if status == "error" {
-		text = state.Raw("error")
+	if r.Result = state.Raw("output"); status == "error" {
+		r.Result = state.Raw("error")
 		fail(r, state.String("error"))
 	} else if exit := meta.Int("exit"); exit != nil && *exit != 0 {
 		r.Outcome, r.Error = spans.OutcomeError, "exit code "+strconv.FormatInt(*exit, 10)
 	}
-	if r.Result = text; state.Has("attachments") {
-		r.Result = input.Members("output", text, "attachments", state.Raw("attachments"))
+	if state.Has("attachments") {
+		r.Result = input.Members("output", r.Result, "attachments", state.Raw("attachments"))
 	}
 	return t
 }

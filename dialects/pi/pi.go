@@ -57,7 +57,7 @@ type session struct {
 	runs     []*run          // the last ones
 	now      *run            // at hand; without an id before the first one
 	last     string          // the entry before
-	idle     bool            // the last reply asked for no tool
+	idle     bool            // the last reply asked for no tool, or failed
 	branched bool            // an entry since the last prompt is no child of the one before it
 	asked    time.Time       // when the model was asked last
 }
@@ -180,7 +180,7 @@ func (s *session) reply(id string, raw []byte, m *object.Object, at time.Time) {
 	if !s.Call(c) {
 		return
 	}
-	s.idle = c.Tools == nil
+	s.idle = c.Tools == nil || c.Failed
 	if c.Failed {
 		status := map[bool]spans.RunStatus{true: spans.RunStatusCancelled, false: spans.RunStatusError}[c.Cancelled]
 		s.Over(at, event.RunResult{Status: status, Word: c.StopReason, Error: c.Error})

@@ -244,7 +244,7 @@ func (t *Thread) Call(c Call) bool {
 	if t.skip {
 		return false
 	}
-	if u := t.turn; u == nil || c.ID == "" || u.ID != c.ID || c.Named {
+	if u := t.turn; u == nil || c.ID == "" || u.ID != c.ID {
 		owner, _ := t.d.First(t.Session, c.ID)
 		switch {
 		case owner != "" && (owner == t.Session || t.run != "" && !t.copied):
