@@ -86,6 +86,28 @@ func TestAgentRuns(t *testing.T) {
 			`{"id":"i","type":"info","timestamp":"2026-01-01T00:00:03Z","content":"Request cancelled."}`,
 			tool + `success"}]}`, user2},
 			"run_ended", []string{"s u1 cancelled"}},
+		{"what OpenCode asks itself, or what comes before a reply is over, goes on with the run", "opencode", []string{
+			`{"info":{"id":"s","projectID":"p","time":{"created":1000}},"messages":[` +
+				`{"info":{"id":"u1","role":"user","time":{"created":1001}},"parts":[{"type":"subtask","prompt":"go"}]},` +
+				`{"info":{"id":"a1","role":"assistant","finish":"tool-calls","time":{"created":1002,"completed":1005}},"parts":[]},` +
+				`{"info":{"id":"u2","role":"user","time":{"created":1006}},"parts":[{"type":"text","synthetic":true,"text":"on"}]},` +
+				`{"info":{"id":"a2","role":"assistant","finish":"tool-calls","time":{"created":1007,"completed":1009}},"parts":[]},` +
+				`{"info":{"id":"u3","role":"user","time":{"created":1008}},"parts":[{"type":"text","text":"and"}]},` +
+				`{"info":{"id":"a3","role":"assistant","finish":"tool-calls","time":{"created":1010,"completed":1012}},"parts":[]},` +
+				`{"info":{"id":"u4","role":"user","time":{"created":1013}},"parts":[{"type":"compaction","auto":true}]},` +
+				`{"info":{"id":"a4","role":"assistant","summary":true,"time":{"created":1014,"completed":1015}},"parts":[]},` +
+				`{"info":{"id":"u5","role":"user","time":{"created":1016}},"parts":[{"type":"text","text":"go"}]},` +
+				`{"info":{"id":"a5","role":"assistant","finish":"tool-calls","time":{"created":1017,"completed":1018}},"parts":[]},` +
+				`{"info":{"id":"u6","role":"user","time":{"created":1019}},"parts":[{"type":"text","text":"go"}]}]}`},
+			"run_ended", []string{"s u1 completed", "s u2 completed", "s u3 completed", "s u4 completed", "s u5 aborted"}},
+		{"a prompt after a reply that was stopped begins a run", "pi", []string{
+			`{"type":"session","version":3,"id":"s","timestamp":"2026-01-01T00:00:00Z","cwd":"/"}`,
+			`{"type":"message","id":"u1","timestamp":"2026-01-01T00:00:01Z","message":{"role":"user","content":"go"}}`,
+			`{"type":"message","id":"a1","parentId":"u1","timestamp":"2026-01-01T00:00:02Z","message":{"role":"assistant",` +
+				`"stopReason":"aborted","content":[{"type":"toolCall","id":"c","name":"t","arguments":{}}]}}`,
+			`{"type":"message","id":"u2","parentId":"a1","timestamp":"2026-01-01T00:00:03Z",` +
+				`"message":{"role":"user","content":"on"}}`},
+			"run_ended", []string{"s u1 cancelled"}},
 		{"context belongs to the prompt that follows", "gemini-cli", []string{head, user1, tool + `executing"}]}`, head,
 			context, user2, strings.Replace(tool, "g1", "g2", 1) + `success"}]}`},
 			"message_added", []string{"s u1", "s u2", "s u2"}},

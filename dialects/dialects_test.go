@@ -293,6 +293,11 @@ func TestRecogniseTexts(t *testing.T) {
 		`{"message":{"id":"x","role":"user","session_id":"s"},"parts":[` + "\n": {"guide",
 			"lines with a message row and its parts"},
 
+		`{"type":"user","sessionId":"s","message":{"content":"a"}}`: {"claude-code",
+			"lines with type user and sessionId"},
+		`{"type":"user","sessionId":"s","message":{"parts":[]}}`: {}, // Qwen Code
+		`{"type":"system","sessionId":"s","systemPayload":{}}`:   {},
+		`{"type":"user","sessionId":"session-1","message":{}}`:   {}, // iFlow
 		own:                   {"otelagent", "lines with a type that begins with otelagent."},
 		own + "\n" + own[:12]: {"otelagent", "lines with a type that begins with otelagent."},
 		"not JSON\n" + own:    {"otelagent", "lines with a type that begins with otelagent."},

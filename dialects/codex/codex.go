@@ -245,8 +245,8 @@ func (t *thread) record(typ, kind string, p *object.Object, payload []byte) bool
 		}
 		item := p.Object("item")
 		return t.record(typ, item.String("type"), item, nil)
-	case "AgentMessage", "Reasoning", "ContextCompaction", "HookPrompt", "agent_message", "agent_reasoning", "session_meta",
-		"agent_reasoning_raw_content", "context_compacted", "thread_settings_applied", "web_search_end": // are elsewhere
+	case "AgentMessage", "Reasoning", "ContextCompaction", "HookPrompt", "agent_message", "session_meta", "web_search_end",
+		"agent_reasoning", "agent_reasoning_raw_content", "context_compacted", "thread_settings_applied": // are elsewhere
 	case "error":
 		t.Over(time.Time{}, event.RunResult{Status: spans.RunStatusError, Error: p.String("message")})
 		return false

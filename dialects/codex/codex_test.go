@@ -2,7 +2,10 @@ package codex_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -194,6 +197,39 @@ func TestTitle(t *testing.T) {
 	}
 	if titles != `"mine"` {
 		t.Errorf("titles %s", titles)
+	}
+}
+
+// TestLateUsage reads the usage of a call after the outputs of its tools: it is that of the turn, and of no compaction.
+func TestLateUsage(t *testing.T) {
+	at := 0
+	line := func(typ, rest string) string {
+		at++
+		return fmt.Sprintf(`{"timestamp":"2026-01-01T10:00:%02dZ","type":%q,"payload":{%s}}`+"\n", at, typ, rest)
+	}
+	total := func(n int) string {
+		return line("event_msg", fmt.Sprintf(`"type":"token_count","info":{"total_token_usage":{"input_tokens":%d}}`, n))
+	}
+	text := line("session_meta", `"id":"s"`) + line("event_msg", `"type":"task_started","turn_id":"r"`) +
+		line("event_msg", `"type":"user_message"`)
+	for i, id := range []string{"a", "b"} {
+		text += line("response_item", `"type":"function_call","name":"t","arguments":"{}","call_id":"`+id+`"`) +
+			line("response_item", `"type":"function_call_output","output":"ok","call_id":"`+id+`"`) + total(10*i+10)
+	}
+	text += line("compacted", `"message":"m"`) + line("event_msg", `"type":"task_complete","turn_id":"r"`)
+	path := filepath.Join(t.TempDir(), "rollout.jsonl")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := trees(t, path)["s"]
+	if c := countsOf(s, false); c.Turns != 2 || c.Input != 20 || c.Compacted.Input != 0 || c.Unanswered != 0 ||
+		!slices.Equal(c.Tools, []string{"t", "t"}) {
+		t.Errorf("%+v", c)
+	}
+	for i, turn := range s.Runs[0].Turns {
+		if turn.Reported == nil || turn.Reported.Input != 10 || len(turn.ToolCalls) != 1 {
+			t.Errorf("turn %d: %+v, %d tool calls", i, turn.Reported, len(turn.ToolCalls))
+		}
 	}
 }
 

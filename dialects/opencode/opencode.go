@@ -410,7 +410,7 @@ func (d *reader) endMessage() {
 		return
 	}
 	if m.role != "assistant" {
-		if m.synthetic() || m.created.Before(s.replied) {
+		if m.synthetic() && !s.replied.IsZero() || m.created.Before(s.replied) {
 			s.Over(time.Time{}, event.RunResult{})
 		}
 		s.Cut()
