@@ -139,8 +139,8 @@ func from(o *object.Object) (of string) {
 // isCompaction reports whether a sub-agent is the call that writes the summary of a compaction.
 func isCompaction(agent string) bool { return strings.HasPrefix(agent, "acompact") }
 
-// Recognise returns why a line, which may be cut, is one of Claude Code; empty when it is not. Those of Gemini CLI, Qwen
-// Code and iFlow are alike.
+// Recognise returns why a line, which may be cut, is one of Claude Code; empty when it is not. Lines of Gemini CLI,
+// Qwen Code and iFlow look alike.
 func Recognise(o input.Outline) (why string) {
 	switch kind := o.Text("", "type"); {
 	case o.Has("", "projectHash", "systemPayload"), o.Has("message", "parts"),
@@ -177,7 +177,7 @@ var kinds = map[string]func(*file, *row){
 	"last-prompt":                  omitted, // repeats a prompt
 	"queue-operation":              nil,
 	"permission-mode":              omitted, // line reads it
-	"mode":                         stated("mode", "mode", 0),
+	"mode":                         nil,
 	"summary":                      (*file).summary,
 	"custom-title":                 stated("customTitle", "title", 3),
 	"ai-title":                     stated("aiTitle", "title", 2),
@@ -261,8 +261,14 @@ func (d *file) place(r *row) {
 	}
 }
 
-// other keeps a line as it is.
-func (d *file) other(r *row) { r.t.Other(Dialect+"."+r.kind, r.text, r.at) }
+// other keeps a line as it is. One without an id and a time says how the session is.
+func (d *file) other(r *row) {
+	if r.uuid == "" && r.at.IsZero() {
+		d.fact(Dialect+"."+r.kind, r.text, 0, r.at)
+		return
+	}
+	r.t.Other(Dialect+"."+r.kind, r.text, r.at)
+}
 
 // stated makes a fact of a member. Of the titles of a session the one of the highest rank counts, then the last.
 func stated(key, fact string, rank int) func(*file, *row) {
