@@ -49,8 +49,9 @@ import (
 
 // collectorOptions say which collector to run: that of a configuration, or the built-in one.
 type collectorOptions struct {
-	// Config is a file or any URI that the Collector knows (file:, env:, yaml:). Empty: the built-in configuration.
-	Config string
+	// Config are files or any URIs that the Collector knows (file:, env:, yaml:), each laid over the ones before. Empty:
+	// the built-in configuration.
+	Config []string
 	// GRPC and HTTP are addresses to listen on, and Database is where sessions go, of the built-in configuration. A
 	// port 0 takes a free one.
 	GRPC, HTTP, Database string
@@ -122,8 +123,8 @@ func builtinConfig(o collectorOptions) string {
 // startCollector returns once the collector listens, or says why it does not. It runs until ctx ends or stop is called.
 func startCollector(ctx context.Context, o collectorOptions) (*collector, error) {
 	watch := &watcher{}
-	if o.Config == "" {
-		o.Config = "yaml:" + builtinConfig(o)
+	if len(o.Config) == 0 {
+		o.Config = []string{"yaml:" + builtinConfig(o)}
 		watch.log = cmp.Or(o.Log, io.Discard)
 	}
 	col, err := otelcol.NewCollector(otelcol.CollectorSettings{
@@ -133,7 +134,7 @@ func startCollector(ctx context.Context, o collectorOptions) (*collector, error)
 		SkipSettingGRPCLogger:   true, // it is one for the process, and senders live here too
 		LoggingOptions:          []zap.Option{zap.WrapCore(watch.wrap), zap.AddStacktrace(zapcore.DPanicLevel)},
 		ConfigProviderSettings: otelcol.ConfigProviderSettings{ResolverSettings: confmap.ResolverSettings{
-			URIs: []string{o.Config},
+			URIs: o.Config,
 			ProviderFactories: []confmap.ProviderFactory{
 				envprovider.NewFactory(), fileprovider.NewFactory(), yamlprovider.NewFactory(),
 			},

@@ -103,7 +103,7 @@ service:
 `
 	readers := fmt.Sprintf(
 		"metrics: {level: normal, readers: [{pull: {exporter: {prometheus: {host: %s, port: %s}}}}]}", host, port)
-	c, err := startCollector(t.Context(), collectorOptions{Config: "yaml:" + fmt.Sprintf(config, log, readers)})
+	c, err := startCollector(t.Context(), collectorOptions{Config: []string{"yaml:" + fmt.Sprintf(config, log, readers)}})
 	must(t, err)
 	resp, err := http.Get("http://" + page + "/metrics")
 	must(t, err)

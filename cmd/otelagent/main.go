@@ -195,7 +195,7 @@ permissions, and what the model was sent.`,
 	root.SetErr(a.stderr)
 	f := root.PersistentFlags()
 	f.StringArrayVar(&a.dbs, "db", nil, "database `DSN`: "+databaseHelp+"; verbs that read also take a FILE of events, "+
-		"repeated for several, or - (default $"+envDB+", else a file per user)")
+		"repeated for several, or - (default $"+envDB+", else a file per user; send and acp: a collector)")
 	f.StringVar(&a.tenant, "tenant", "", "`OWNER` of the sessions, where a database holds those of several")
 	f.StringVar(&a.output, "output", "text", "`FORM` of what is printed: text or json")
 	wanted := map[string]string{"uint": "a number from 0", "int64": "a number", "bool": "true or false",
@@ -309,7 +309,10 @@ var mayBeEmpty = []string{"tenant", "session", "agent", "provider"}
 func (a *app) checkFlags(c *cobra.Command) error {
 	var wrong wrongs
 	c.Flags().Visit(func(f *pflag.Flag) {
-		empty := f.Value.Type() == "string" && f.Value.String() == "" || f.Name == "db" && slices.Contains(a.dbs, "")
+		empty := f.Value.Type() == "string" && f.Value.String() == ""
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			empty = slices.Contains(list.GetSlice(), "")
+		}
 		wrong.when(empty && !slices.Contains(mayBeEmpty, f.Name), "--%s is given, but empty", f.Name)
 		wrong.when(slices.Contains(strings.Fields(c.Annotations[refused]), f.Name), "%s takes no --%s", c.Name(), f.Name)
 	})

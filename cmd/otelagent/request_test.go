@@ -148,11 +148,12 @@ func TestBigRequests(t *testing.T) {
 						o.HTTP = addr
 					}
 					if limits == "defaults" {
-						o.Config = "yaml:" + strings.NewReplacer(", max_recv_msg_size_mib: 64", "",
+						config := strings.NewReplacer(", max_recv_msg_size_mib: 64", "",
 							", max_request_body_size: 67108864", "").Replace(builtinConfig(o))
-						if strings.Contains(o.Config, "max_re") {
+						if strings.Contains(config, "max_re") {
 							t.Fatal("the configuration of up has changed")
 						}
+						o.Config = []string{"yaml:" + config}
 					}
 					c, err := startCollector(t.Context(), o)
 					must(t, err)

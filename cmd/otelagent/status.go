@@ -47,7 +47,7 @@ Exit codes: 0 printed, 1 not found or not read, or none of --wait within
 --timeout, 2 wrong usage.`,
 		Example: `  otelagent status last
   otelagent status 0b5c --wait idle,error,aborted --timeout 10m
-  otelagent status last --output json | jq -r '.open[].tool'`,
+  otelagent status last --output json | jq -r '.open[]?.tool'`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 || len(args) == 0 && len(a.dbs) == 0 {
 				return fmt.Errorf("status wants one SESSION: an id, the beginning of one, or 'last'; %d given", len(args))

@@ -87,7 +87,8 @@ agent_session exporter.`,
 	flags := c.Flags()
 	flags.StringVar(&f.GRPC, "otlp-grpc", "127.0.0.1:4317", "`ADDRESS` to listen on for OTLP over gRPC")
 	flags.StringVar(&f.HTTP, "otlp-http", "127.0.0.1:4318", "`ADDRESS` to listen on for OTLP over HTTP")
-	flags.StringVar(&f.Config, "config", "", "Collector configuration to run instead: a `FILE` or URI")
+	flags.StringArrayVar(&f.Config, "config", nil,
+		"Collector configuration to run instead: a `FILE` or URI; a second one overlays the first")
 	flags.StringVar(&f.Redact, "redact", "", "redact content that arrives by the rules in this `FILE` "+
 		"(docs/redaction.md), or by the built-in set: default")
 	flags.BoolVar(&f.readOnly, "read-only", false, "run the viewer alone")
@@ -141,7 +142,7 @@ func (a *app) checkUp(f *upFlags, flags *pflag.FlagSet) (err error) {
 		wrong.when(err != nil || n < 1<<20 || n > math.MaxInt64, "--max-size %s: want at least 1MiB: 10GiB, 500MiB", f.size)
 	}
 	wrong.address("--otlp-grpc", f.GRPC, "127.0.0.1:4317")
-	wrong.address("--otlp-http", f.HTTP, "127.0.0.1:4317")
+	wrong.address("--otlp-http", f.HTTP, "127.0.0.1:4318")
 	if f.addr != viewerOff {
 		wrong.address("--viewer", f.addr, web.DefaultAddr)
 	}
@@ -172,7 +173,7 @@ func (a *app) up(ctx context.Context, f *upFlags) error {
 	if err != nil {
 		return err
 	}
-	builtin := f.Config == "" && !f.readOnly
+	builtin := len(f.Config) == 0 && !f.readOnly
 	if builtin {
 		if os.Getenv("GOMEMLIMIT") == "" {
 			debug.SetMemoryLimit(memoryGoal)
@@ -200,10 +201,10 @@ func (a *app) up(ctx context.Context, f *upFlags) error {
 		if builtin {
 			a.say("sessions are kept in %s", at.name)
 		} else {
-			a.say("running %s", f.Config)
+			a.say("running %s", strings.Join(f.Config, ", "))
 		}
 	}
-	if f.addr != viewerOff && (f.Config == "" || f.viewerWanted || len(a.dbs) > 0) {
+	if f.addr != viewerOff && (len(f.Config) == 0 || f.viewerWanted || len(a.dbs) > 0) {
 		db, err := a.open(ctx)
 		if err == nil {
 			err = a.startViewer(ctx, &viewer, f, db)
