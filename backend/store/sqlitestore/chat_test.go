@@ -61,40 +61,28 @@ func chatRows(id string, texts ...string) iter.Seq2[export.Row, error] {
 // column returns the first column of what a query gives.
 func column(t *testing.T, s *Store, query string, args ...any) []string {
 	t.Helper()
-	rows, err := s.conn.QueryContext(t.Context(), query, args...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := must(s.conn.QueryContext(t.Context(), query, args...))(t)
 	defer rows.Close()
 	l := []string{}
 	for rows.Next() {
 		var v string
-		if err := rows.Scan(&v); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, rows.Scan(&v))
 		l = append(l, v)
 	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, rows.Err())
 	return l
 }
 
 func putSessions(t *testing.T, s *Store, ids ...string) {
 	t.Helper()
 	for i, id := range ids {
-		if err := s.Put(t.Context(), session.Batch{Rows: []session.Row{storetest.Row(key(id), i+1)}}); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, s.Put(t.Context(), session.Batch{Rows: []session.Row{storetest.Row(key(id), i+1)}}))
 	}
 }
 
 func markOf(t *testing.T, s *Store, k session.Key) store.Revision {
 	t.Helper()
-	m, err := s.Revision(t.Context(), k)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must(s.Revision(t.Context(), k))(t)
 	return m
 }
 
@@ -105,9 +93,7 @@ func TestChatTables(t *testing.T) {
 	putSessions(t, s, "a", "b")
 	projectChat := func(id string, texts ...string) {
 		t.Helper()
-		if err := s.ProjectChat(t.Context(), key(id), markOf(t, s, key(id)), chatRows(id, texts...)); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, s.ProjectChat(t.Context(), key(id), markOf(t, s, key(id)), chatRows(id, texts...)))
 	}
 	parts := func() []string {
 		return column(t, s, `SELECT session_id || ' ' || message_id || ' ' || id || ' ' || data_json FROM chat_parts ORDER `+
@@ -135,19 +121,15 @@ func TestChatTables(t *testing.T) {
 	if n := column(t, s, `SELECT count(*) FROM system_prompts WHERE body = 'be kind'`); n[0] != "1" {
 		t.Errorf("%s prompts", n[0])
 	}
-	if err := store.Delete(t.Context(), s, key("a")); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, store.Delete(t.Context(), s, key("a")))
 	for table, want := range map[string]string{"chat_sessions": "1", "chat_messages": "2", "chat_parts": "2",
 		"system_prompts": "1", "chat_projected": "1", "chat_prompts": "1"} {
 		if n := column(t, s, `SELECT count(*) FROM `+table); n[0] != want {
 			t.Errorf("%s rows in %s, want %s", n[0], table, want)
 		}
 	}
-	if err := s.ProjectChat(t.Context(), key("b"), markOf(t, s, key("b")),
-		func(func(export.Row, error) bool) {}); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, s.ProjectChat(t.Context(), key("b"), markOf(t, s, key("b")),
+		func(func(export.Row, error) bool) {}))
 	for _, table := range []string{"chat_sessions", "chat_messages", "chat_parts", "system_prompts", "chat_prompts"} {
 		if n := column(t, s, `SELECT count(*) FROM `+table); n[0] != "0" {
 			t.Errorf("%s rows in %s, want none", n[0], table)
@@ -163,12 +145,8 @@ func TestChatTablesEdges(t *testing.T) {
 	old := markOf(t, s, key("a"))
 	putSessions(t, s, "a")
 	k := key("a")
-	if err := s.ProjectChat(t.Context(), k, markOf(t, s, k), chatRows("a", "new")); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.ProjectChat(t.Context(), k, old, chatRows("a", "old")); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, s.ProjectChat(t.Context(), k, markOf(t, s, k), chatRows("a", "new")))
+	noError(t, s.ProjectChat(t.Context(), k, old, chatRows("a", "old")))
 	if got := column(t, s, `SELECT data_json FROM chat_parts`); !slices.Equal(got, []string{"new"}) {
 		t.Errorf("%q", got)
 	}
@@ -197,9 +175,7 @@ func TestChatTablesEdges(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if err := s.ProjectChat(t.Context(), k, markOf(t, s, k), chatRows("a", large+"1", large+"2", large+"3")); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, s.ProjectChat(t.Context(), k, markOf(t, s, k), chatRows("a", large+"1", large+"2", large+"3")))
 	if got := column(t, s, `SELECT substr(data_json, -1) FROM chat_parts ORDER BY id`); !slices.Equal(got,
 		[]string{"1", "2", "3"}) {
 		t.Errorf("%q", got)
@@ -210,16 +186,12 @@ func TestChatTablesEdges(t *testing.T) {
 func TestChatIndexes(t *testing.T) {
 	s := newStore(t, filepath.Join(t.TempDir(), "s.db"), WithChatTables())
 	putSessions(t, s, "a")
-	if err := s.ProjectChat(t.Context(), key("a"), markOf(t, s, key("a")), chatRows("a", "x", "y")); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, s.ProjectChat(t.Context(), key("a"), markOf(t, s, key("a")), chatRows("a", "x", "y")))
 	var plan string
 	row := s.conn.QueryRowContext(t.Context(),
 		`EXPLAIN QUERY PLAN SELECT * FROM chat_parts WHERE session_id = ? ORDER BY "index"`, "a")
 	var a, b, c any
-	if err := row.Scan(&a, &b, &c, &plan); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, row.Scan(&a, &b, &c, &plan))
 	if want := "SEARCH chat_parts USING INDEX chat_parts_by_session (session_id=?)"; plan != want {
 		t.Errorf("%s, want %s", plan, want)
 	}
@@ -233,14 +205,9 @@ func TestChatIndexes(t *testing.T) {
 func TestChatTablesCatchUp(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s.db")
 	with := func(opts ...Option) (dirty int, s *Store) {
-		s, err := Open(t.Context(), path, opts...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s = must(Open(t.Context(), path, opts...))(t)
 		for _, err := range s.Sessions(t.Context(), store.Query{AllTenants: true, Stale: true}) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			dirty++
 		}
 		return dirty, s
@@ -255,9 +222,7 @@ func TestChatTablesCatchUp(t *testing.T) {
 		if touch {
 			putSessions(t, s, "a")
 		}
-		if err := project.Refresh(t.Context(), s); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, project.Refresh(t.Context(), s))
 		if got := column(t, s, `SELECT count(*) FROM chat_sessions`); got[0] != want {
 			t.Errorf("%s sessions in the tables, want %s", got[0], want)
 		}
@@ -281,16 +246,12 @@ func recordInto(t *testing.T, s *Store, scenario string) session.Batch {
 		p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), writer.WithDerivedIDs)
 		rec := event.NewRecorder(p.Tracer())
 		for ev, err := range phi.NewDecoder().Events(bytes.NewReader(f.Events)) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			rec.Record(context.Background(), ev)
 		}
 		rec.Close(context.Background())
 		b := p.Batch()
-		if err := s.Put(t.Context(), b); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, s.Put(t.Context(), b))
 		return b
 	}
 	t.Fatalf("no recording %s", scenario)
@@ -315,12 +276,8 @@ func TestChatTablesNameTheParentsMessage(t *testing.T) {
 			parent, child = child, parent
 		}
 		for _, b := range []session.Batch{parent, child} {
-			if err := s.Put(t.Context(), b); err != nil {
-				t.Fatal(err)
-			}
-			if err := project.Refresh(t.Context(), s); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, s.Put(t.Context(), b))
+			noError(t, project.Refresh(t.Context(), s))
 		}
 		got := column(t, s, `SELECT p.type FROM chat_sessions c JOIN chat_parts p
 			ON p.session_id = c.parent_id AND p.message_id = c.parent_message_id AND p.tool_call_id IS NOT NULL`)
@@ -377,28 +334,19 @@ func TestSQLite3ReadsSessions(t *testing.T) {
 	}
 	id := batch.Rows[0].Session.ID
 	var rows []map[string]any
-	if err := json.Unmarshal([]byte(query(`SELECT * FROM chat_parts WHERE session_id = '`+id+`' ORDER BY "index"`)),
-		&rows); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, json.Unmarshal([]byte(query(`SELECT * FROM chat_parts WHERE session_id = '`+id+`' ORDER BY "index"`)),
+		&rows))
 	var got, want []string
 	for _, r := range rows {
 		got = append(got, fmt.Sprint(r["message_id"], r["index"], r["type"], r["data_json"], r["tool_state"]))
 	}
 	var doc bytes.Buffer
-	tree, err := session.NewTree(session.AssembleAll(batch.Rows)[0], s.Blocks(t.Context(), key(id)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := export.JSON(&doc, tree, export.Options{}); err != nil {
-		t.Fatal(err)
-	}
+	tree := must(session.NewTree(session.AssembleAll(batch.Rows)[0], s.Blocks(t.Context(), key(id))))(t)
+	must(export.JSON(&doc, tree, export.Options{}))(t)
 	var parsed struct {
 		Messages []struct{ Parts []map[string]any }
 	}
-	if err := json.Unmarshal(doc.Bytes(), &parsed); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, json.Unmarshal(doc.Bytes(), &parsed))
 	for _, m := range parsed.Messages {
 		for _, r := range m.Parts {
 			want = append(want, fmt.Sprint(r["message_id"], r["index"], r["type"], r["data_json"], r["tool_state"]))

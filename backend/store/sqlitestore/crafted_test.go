@@ -46,14 +46,9 @@ func TestCrafted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "x.db")
-			if err := newStore(t, path).Close(); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, newStore(t, path).Close())
 			exec1(t, path, "PRAGMA journal_mode=DELETE;"+statements)
-			before, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			before := must(os.ReadFile(path))(t)
 			for _, open := range []func(context.Context, string, ...Option) (*Store, error){Open, OpenReadOnly} {
 				s, err := open(t.Context(), path)
 				if !errors.Is(err, errSchema) || !errors.Is(err, store.ErrUnusable) {
@@ -75,9 +70,7 @@ func TestUsersOwnObjects(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.db")
 	s := newStore(t, path)
 	fill(t, s)
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, s.Close())
 	exec1(t, path, `ANALYZE; CREATE TABLE mine (x); CREATE INDEX mine_x ON mine (x);
 		CREATE VIEW daily AS SELECT count(*) FROM turns;
 		CREATE TRIGGER mine_deleted AFTER DELETE ON mine BEGIN SELECT 1; END;
@@ -98,13 +91,9 @@ func TestEndlessIndex(t *testing.T) {
 	var root, size int
 	err := s.readers.QueryRow(`SELECT rootpage, page_size FROM sqlite_schema, pragma_page_size
 		WHERE name = 'sessions_by_last'`).Scan(&root, &size)
-	if err := errors.Join(err, s.Close()); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, errors.Join(err, s.Close()))
 	file, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	leaf := file[(root-1)*size : root*size]
 	entry := leaf[binary.BigEndian.Uint16(leaf[8:]):]
 	entry = bytes.Clone(entry[:1+entry[0]])
@@ -129,15 +118,11 @@ func TestEndlessIndex(t *testing.T) {
 		}
 	}
 	binary.BigEndian.PutUint32(file[28:], uint32(len(file)/size))
-	if err := os.WriteFile(path, file, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(path, file, 0o600))
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	s, err = OpenReadOnly(ctx, path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	defer s.Close()
 	for _, e := range s.Sessions(ctx, store.Query{Tenant: goldenKey.Tenant}) {
 		err = e

@@ -37,9 +37,7 @@ func projectFigures(t *testing.T, s *Store, k session.Key, f session.Figures) {
 	if err == nil {
 		err = s.SetSummary(t.Context(), k, store.SummaryUpdate{Revision: mark, Figures: f})
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 }
 
 func erasedKey() session.Key { return session.Key{ID: noise("the id of a session", 60)} }
@@ -63,9 +61,7 @@ func TestDeleteErases(t *testing.T) {
 					t.Errorf("the test does not see %s in the file", what)
 				}
 			}
-			if err := store.Delete(t.Context(), s, gone); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, store.Delete(t.Context(), s, gone))
 			// the marks were removed after it was emptied
 			if info, err := os.Stat(path + "-wal"); err == nil && info.Size() > 1<<20 {
 				t.Errorf("a log of %d bytes", info.Size())
@@ -97,9 +93,7 @@ func TestDeleteErases(t *testing.T) {
 			}()
 			err := s.Vacuum(t.Context())
 			close(stop)
-			if err := errors.Join(err, <-done); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, errors.Join(err, <-done))
 			if left := n.in(t, path); len(left) > 0 {
 				t.Errorf("after Vacuum of %d kinds of data %v are left", len(before), left)
 			}
@@ -117,18 +111,12 @@ func TestDeleteErases(t *testing.T) {
 // freePages returns the pages that belong to nothing.
 func freePages(t *testing.T, s *Store) (out [][]byte) {
 	t.Helper()
-	rows,
-		err := s.readers.QueryContext(t.Context(),
-		`SELECT data FROM sqlite_dbpage WHERE pgno NOT IN (SELECT pageno FROM dbstat)`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := must(s.readers.QueryContext(t.Context(),
+		`SELECT data FROM sqlite_dbpage WHERE pgno NOT IN (SELECT pageno FROM dbstat)`))(t)
 	defer rows.Close()
 	for rows.Next() {
 		var page []byte
-		if err := rows.Scan(&page); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, rows.Scan(&page))
 		out = append(out, page)
 	}
 	if rows.Err() != nil || len(out) == 0 {
@@ -188,9 +176,7 @@ func TestDeleteWithReader(t *testing.T) {
 			reader := newReader(t, path)
 			seen := 0
 			for _, err := range reader.Rows(t.Context(), gone) {
-				if err != nil {
-					t.Fatal(err)
-				}
+				noError(t, err)
 				if seen++; seen == 1 {
 					if err := store.Delete(t.Context(), s, gone); !errors.Is(err, ErrReaders) {
 						t.Fatalf("Delete while a reader is open: %v", err)
@@ -205,17 +191,13 @@ func TestDeleteWithReader(t *testing.T) {
 			}
 			switch how {
 			case "opened again":
-				if err := s.Close(); err != nil {
-					t.Fatal(err)
-				}
+				noError(t, s.Close())
 				s = newStore(t, path)
 			case "another deleted":
 				gone = key("never there")
 				fallthrough
 			default:
-				if err := store.Delete(t.Context(), s, gone); err != nil {
-					t.Fatal(err)
-				}
+				noError(t, store.Delete(t.Context(), s, gone))
 			}
 			if left := n.in(t, path); len(left) > 0 {
 				t.Errorf("%v are left", left)
@@ -233,12 +215,8 @@ func copyFiles(t *testing.T, from, to string) {
 		if errors.Is(err, os.ErrNotExist) {
 			continue
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(to+suffix, data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
+		noError(t, os.WriteFile(to+suffix, data, 0o600))
 	}
 }
 
@@ -255,9 +233,7 @@ func TestDeleteDies(t *testing.T) {
 		err := store.Delete(ctx, s, gone)
 		cancel()
 		var marks int
-		if err := s.readers.QueryRowContext(t.Context(), `SELECT count(*) FROM erasing`).Scan(&marks); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, s.readers.QueryRowContext(t.Context(), `SELECT count(*) FROM erasing`).Scan(&marks))
 		if err == nil {
 			break
 		}
@@ -304,19 +280,10 @@ func TestDeleteAndPutAnew(t *testing.T) {
 		t.Fatal(hidden, err)
 	}
 	want := session.Batch{Rows: []session.Row{storetest.Row(k, 3)}, Blocks: []session.Block{storetest.Block(k, "new")}}
-	if err := s.Put(t.Context(), want); err != nil {
-		t.Fatal(err)
-	}
-	m, err := s.Revision(t.Context(), k)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.ProjectChat(t.Context(), k, m, chatRows(k.ID, "new text")); err != nil {
-		t.Fatal(err)
-	}
-	if err := store.Delete(t.Context(), s, key("another")); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, s.Put(t.Context(), want))
+	m := must(s.Revision(t.Context(), k))(t)
+	noError(t, s.ProjectChat(t.Context(), k, m, chatRows(k.ID, "new text")))
+	noError(t, store.Delete(t.Context(), s, key("another")))
 	if diff := cmp.Diff(want, content(t, s, k), byContent); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -348,9 +315,7 @@ func TestDeleteLetsOthersWrite(t *testing.T) {
 				}
 				b.Blocks = append(b.Blocks, storetest.Block(big, noise(fmt.Sprint(try, i), 4000)))
 			}
-			if err := s.Put(t.Context(), b); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, s.Put(t.Context(), b))
 		}
 		done := make(chan error)
 		began := time.Now()
@@ -367,9 +332,7 @@ func TestDeleteLetsOthersWrite(t *testing.T) {
 			case <-time.After(time.Millisecond):
 			}
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		slices.Sort(took)
 		most := took[len(took)-1]
 		t.Logf("Delete of 50,000 rows and 40 MB: %v; %d Puts meanwhile: median %v, 99 of 100 within %v, most %v",

@@ -44,13 +44,9 @@ func sound(t *testing.T) string {
 			b.Rows = append(b.Rows, storetest.Row(k, 100*n+i))
 			b.Blocks = append(b.Blocks, storetest.Block(k, noise(fmt.Sprint(n, i), 600)))
 		}
-		if err := s.Put(t.Context(), b); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, s.Put(t.Context(), b))
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, s.Close())
 	return path
 }
 
@@ -60,25 +56,18 @@ func damaged(t *testing.T, from, which string, damage func(page []byte)) string 
 	var pages []int64
 	s := newReader(t, from)
 	for n, err := range each(t.Context(), s, "find pages", `SELECT pageno FROM dbstat WHERE `+which, nil, scanOne[int64]) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		pages = append(pages, n)
 	}
 	if len(pages) == 0 {
 		t.Fatalf("no page %s", which)
 	}
-	data, err := os.ReadFile(from)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must(os.ReadFile(from))(t)
 	for _, n := range pages {
 		damage(data[(n-1)*pageSize : n*pageSize])
 	}
 	path := filepath.Join(t.TempDir(), "damaged.db")
-	if err := os.WriteFile(path, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(path, data, 0o600))
 	return path
 }
 
@@ -173,10 +162,9 @@ func TestDamagedFile(t *testing.T) {
 func TestDamagedRowIsMended(t *testing.T) {
 	s := newStore(t, filepath.Join(t.TempDir(), "x.db"))
 	put(t, s, key("a"), 1)
-	for _, damage := range []string{"x''", "x'09'", "x'02ffffffffff'", "x'0300'", "x'01'"} {
-		if _, err := s.conn.ExecContext(t.Context(), "UPDATE rows SET canonical = "+damage); err != nil {
-			t.Fatal(err)
-		}
+	for _, damage := range []string{"x''", "x'09'", "x'ff'", "x'02ffffffffff'", "x'0205'", "x'0300'", "x'01'",
+		"x'0328b52ffd'", "x'0328b52ffda0ffffff7f0000'", "zeroblob(5)", "substr(canonical, 1, 30)"} {
+		must(s.conn.ExecContext(t.Context(), "UPDATE rows SET canonical = "+damage))(t)
 		for _, err := range s.Rows(t.Context(), key("a")) {
 			if !errors.Is(err, store.ErrData) {
 				t.Errorf("%s: %v", damage, err)
@@ -210,15 +198,11 @@ func TestFileGone(t *testing.T) {
 	}
 	move := func(from, to string) {
 		t.Helper()
-		if err := os.Rename(from, to); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.Rename(from, to))
 	}
 	move(path, away)
 	refuses("moved away", "no such file")
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(path, nil, 0o600))
 	refuses("replaced", "open it again")
 	move(away, path)
 	put(t, s, key("a"), 2)
@@ -233,17 +217,9 @@ func TestReadersDoNotWrite(t *testing.T) {
 	w := newStore(t, path)
 	put(t, w, key("a"), 1)
 	put(t, w, session.Key{Tenant: "t", ID: "b"}, 2)
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	before, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := OpenReadOnly(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, w.Close())
+	before := must(os.ReadFile(path))(t)
+	r := must(OpenReadOnly(t.Context(), path))(t)
 	readAll(t, r)
 	for name, err := range map[string]error{
 		"Put":         r.Put(t.Context(), session.Batch{Rows: []session.Row{storetest.Row(key("a"), 2)}}),
@@ -264,9 +240,7 @@ func TestReadersDoNotWrite(t *testing.T) {
 			t.Errorf("a reader's connection does %s", query)
 		}
 	}
-	if err := r.Close(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, r.Close())
 	if after, err := os.ReadFile(path); err != nil || !bytes.Equal(before, after) {
 		t.Errorf("the file was changed, %v", err)
 	}
@@ -279,22 +253,16 @@ func TestReadersDoNotWrite(t *testing.T) {
 func readAll(t *testing.T, s *Store) {
 	t.Helper()
 	for tenant, err := range s.Tenants(t.Context()) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		for m, err := range s.Sessions(t.Context(), store.Query{Tenant: tenant, Prefix: "no such session", Oldest: true}) {
 			t.Fatal(m.ID, err)
 		}
 		for m, err := range s.Sessions(t.Context(), store.Query{Tenant: tenant, Oldest: true}) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			if b := content(t, s, m.Key); len(b.Rows) == 0 {
 				t.Errorf("session %q is empty", m.ID)
 			}
-			if _, err := s.Revision(t.Context(), m.Key); err != nil {
-				t.Fatal(err)
-			}
+			must(s.Revision(t.Context(), m.Key))(t)
 			if n, err := s.Size(t.Context(), m.Key); err != nil || n == 0 {
 				t.Errorf("session %q: %d bytes, %v", m.ID, n, err)
 			}
@@ -304,8 +272,6 @@ func readAll(t *testing.T, s *Store) {
 		t.Errorf("%d bytes, %v", n, err)
 	}
 	for _, err := range s.Sessions(t.Context(), store.Query{AllTenants: true, Stale: true}) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 	}
 }

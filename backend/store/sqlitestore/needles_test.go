@@ -56,15 +56,9 @@ func (n needles) in(t *testing.T, path string) map[string]int {
 // take adds every text and blob of the rows that query yields, as they are in the file.
 func (n needles) take(t *testing.T, s *Store, what, query string, args ...any) {
 	t.Helper()
-	rows, err := s.readers.QueryContext(t.Context(), query, args...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := must(s.readers.QueryContext(t.Context(), query, args...))(t)
 	defer rows.Close()
-	names, err := rows.Columns()
-	if err != nil {
-		t.Fatal(err)
-	}
+	names := must(rows.Columns())(t)
 	count := 0
 	for rows.Next() {
 		v := make([]any, len(names))
@@ -72,9 +66,7 @@ func (n needles) take(t *testing.T, s *Store, what, query string, args ...any) {
 		for i := range v {
 			p[i] = &v[i]
 		}
-		if err := rows.Scan(p...); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, rows.Scan(p...))
 		for i, v := range v {
 			switch v := v.(type) {
 			case string:
@@ -97,9 +89,7 @@ func everywhere(t *testing.T, s *Store, gone session.Key, with bool) needles {
 	n := needles{}
 	put := func(b session.Batch) {
 		t.Helper()
-		if err := s.Put(t.Context(), b); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, s.Put(t.Context(), b))
 	}
 	secret := func(what string, size int) string {
 		v := noise(gone.ID+what, size)
@@ -178,34 +168,23 @@ func everywhere(t *testing.T, s *Store, gone session.Key, with bool) needles {
 			last = f
 		}
 		if with && i%50 == 49 {
-			if err := s.tidy(t.Context(), gone); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, s.tidy(t.Context(), gone))
 		}
 	}
 	if !with {
 		return n
 	}
-	mark, err := s.Revision(t.Context(), gone)
-	if err != nil {
-		t.Fatal(err)
-	}
+	mark := must(s.Revision(t.Context(), gone))(t)
 	m := storetest.Summary(gone)
 	m.Parent, m.Agent, m.Model = secret("parent", 40), secret("agent", 40), secret("model", 40)
-	if err := s.SetSummary(t.Context(), gone, store.SummaryUpdate{Revision: mark, Summary: m, Figures: last}); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.ProjectChat(t.Context(), gone, mark, chatRows(gone.ID, secret("chat text", 30_000),
-		secret("chat text", 300))); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, s.SetSummary(t.Context(), gone, store.SummaryUpdate{Revision: mark, Summary: m, Figures: last}))
+	noError(t, s.ProjectChat(t.Context(), gone, mark, chatRows(gone.ID, secret("chat text", 30_000),
+		secret("chat text", 300))))
 	n.add("session id", []byte(gone.ID))
 	n.add("tenant", []byte(gone.Tenant))
 	var id int64
-	if err := s.readers.QueryRowContext(t.Context(), `SELECT session FROM sessions WHERE tenant = ? AND id = ?`,
-		gone.Tenant, gone.ID).Scan(&id); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, s.readers.QueryRowContext(t.Context(), `SELECT session FROM sessions WHERE tenant = ? AND id = ?`,
+		gone.Tenant, gone.ID).Scan(&id))
 	for _, table := range []string{"sessions", "rows", "session_traces", "blocks", "packs", "withheld", "summaries",
 		"turns", "tool_calls", "compactions", "permission_evaluations"} {
 		n.take(t, s, table, "SELECT * FROM "+table+" WHERE session = ?", id)
@@ -220,13 +199,8 @@ func everywhere(t *testing.T, s *Store, gone session.Key, with bool) needles {
 	alone := filepath.Join(t.TempDir(), "others.db")
 	o := newStore(t, alone)
 	everywhere(t, o, gone, false)
-	if err := o.Close(); err != nil {
-		t.Fatal(err)
-	}
-	data, err := os.ReadFile(alone)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, o.Close())
+	data := must(os.ReadFile(alone))(t)
 	n.forget(data)
 	return n
 }

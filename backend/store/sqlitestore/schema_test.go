@@ -22,19 +22,14 @@ import (
 // the one that is wanted, and what to do.
 func TestOtherVersions(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.db")
-	if err := newStore(t, path).Close(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, newStore(t, path).Close())
 	for v, do := range map[int]string{
 		1:           "cannot be read: record into a new database",
 		Version - 1: "cannot be read: record into a new database",
 		Version + 1: "use a newer program",
 	} {
 		exec1(t, path, fmt.Sprintf("PRAGMA user_version=%d", v))
-		before, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		before := must(os.ReadFile(path))(t)
 		want := fmt.Sprintf("database has schema version %d, this program wants version %d: ", v, Version)
 		for name, open := range map[string]func(context.Context, string, ...Option) (*Store, error){"Open": Open,
 			"OpenReadOnly": OpenReadOnly} {
@@ -42,8 +37,9 @@ func TestOtherVersions(t *testing.T) {
 			_, err := open(t.Context(), path)
 			if !errors.As(err, &other) || other.Have != v || other.Want != Version || !errors.Is(err, store.ErrUnusable) {
 				t.Errorf("%s of version %d: %v", name, v, err)
-			} else if !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), do) {
-				t.Errorf("%s of version %d: %v; want %q and %q in it", name, v, err, want, do)
+			} else if got := err.Error(); !strings.Contains(got, want) || !strings.Contains(got, do) ||
+				!strings.Contains(got, path) {
+				t.Errorf("%s of version %d: %v; want %q, %q and the path in it", name, v, err, want, do)
 			}
 		}
 		if after, err := os.ReadFile(path); err != nil || !bytes.Equal(before, after) {
@@ -91,9 +87,7 @@ func TestBackup(t *testing.T) {
 			}()
 			backup(t, path, to)
 			close(stop)
-			if err := <-done; err != nil {
-				t.Fatal(err)
-			}
+			noError(t, <-done)
 			b := newStore(t, to)
 			if diff := cmp.Diff(want, content(t, b, goldenKey), byContent); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
@@ -102,9 +96,7 @@ func TestBackup(t *testing.T) {
 				t.Errorf("%d rows and %d blocks of the session that was being written", rows, blocks)
 			}
 			checkWhole(t, b)
-			if err := store.Delete(t.Context(), b, goldenKey); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, store.Delete(t.Context(), b, goldenKey))
 			put(t, b, goldenKey, 1)
 			if rows, _ := count(t, b, goldenKey); rows != 1 {
 				t.Errorf("%d rows of a session that was made anew", rows)
