@@ -27,10 +27,7 @@ import (
 
 func guideFile(t *testing.T, name string) []byte {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join(repository, "dialects", "guide", "testdata", name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must(os.ReadFile(filepath.Join(repository, "dialects", "guide", "testdata", name)))(t)
 	return b
 }
 
@@ -55,9 +52,7 @@ func exported(t *testing.T, b session.Batch, lines bool) []byte {
 		t.Fatalf("%d sessions", len(all))
 	}
 	blocks, err := session.NewBlockSet(blocksOf(b, all[0].ID))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	var out bytes.Buffer
 	write := export.JSON
 	if lines {
@@ -139,12 +134,8 @@ func TestGuideComesBack(t *testing.T) {
 			document := exported(t, b, false)
 			if name == form[1] { // blanks between tokens are the writer's
 				var want, got bytes.Buffer
-				if err := json.Compact(&want, guideFile(t, name)); err != nil {
-					t.Fatal(err)
-				}
-				if err := json.Compact(&got, document); err != nil {
-					t.Fatal(err)
-				}
+				noError(t, json.Compact(&want, guideFile(t, name)))
+				noError(t, json.Compact(&got, document))
 				if diff := cmp.Diff(want.String(), got.String()); diff != "" {
 					t.Errorf("%s: document (-producer +export): %s", name, diff)
 				}
@@ -211,13 +202,9 @@ func guideLines(t *testing.T, jsonl []byte) (l []guideLine, bodies map[string]st
 	bodies = map[string]string{}
 	for line := range bytes.Lines(jsonl) {
 		var x guideLine
-		if err := json.Unmarshal(line, &x); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, json.Unmarshal(line, &x))
 		if x.Data.MetadataJSON != "" {
-			if err := json.Unmarshal([]byte(x.Data.MetadataJSON), &x.Meta); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, json.Unmarshal([]byte(x.Data.MetadataJSON), &x.Meta))
 		}
 		if x.Type == "system_prompt" || x.Type == "tool_catalog" {
 			key, sum := x.Type+x.Data.Digest, sha256.Sum256([]byte(x.Data.Body))

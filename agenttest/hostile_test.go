@@ -403,9 +403,7 @@ func show(t *testing.T, st store.Store) shown {
 	}
 	out := shown{trees: map[session.Key]*session.Session{}, text: map[session.Key]string{}}
 	for sum, err := range st.Sessions(ctx, store.Query{AllTenants: true}) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		line, err := json.Marshal(sum)
 		if err != nil {
 			t.Errorf("summary: %v", err)
@@ -496,9 +494,7 @@ func TestHostile(t *testing.T) {
 	alone := newSender()
 	honestly(alone)
 	honestBatch, _, err := otlprow.DecodeProto(alone.bytes(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	_, honestText := showBatch(t, honestBatch)
 
 	for _, c := range hostile {
@@ -521,19 +517,14 @@ func TestHostile(t *testing.T) {
 				t.Fatalf("decoding %d bytes allocates %d: %v", len(otlp), grown, err)
 			}
 
-			file, err := sqlitestore.Open(t.Context(), filepath.Join(t.TempDir(), "s.db"), sqlitestore.WithChatTables())
-			if err != nil {
-				t.Fatal(err)
-			}
+			file := must(sqlitestore.Open(t.Context(), filepath.Join(t.TempDir(), "s.db"), sqlitestore.WithChatTables()))(t)
 			defer file.Close()
 			backwards := session.Batch{Rows: slices.Clone(batch.Rows), Blocks: slices.Clone(batch.Blocks)}
 			slices.Reverse(backwards.Rows)
 			slices.Reverse(backwards.Blocks)
 			mem := memstore.New()
-			if err := errors.Join(file.Put(t.Context(), batch), mem.Put(t.Context(), backwards),
-				mem.Put(t.Context(), backwards)); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, errors.Join(file.Put(t.Context(), batch), mem.Put(t.Context(), backwards),
+				mem.Put(t.Context(), backwards)))
 			got, other := show(t, file), show(t, mem)
 			if diff := cmp.Diff(got.sessions, other.sessions); diff != "" {
 				t.Errorf("other sessions in memory:\n%s", diff)
@@ -577,17 +568,12 @@ func TestHostile(t *testing.T) {
 		})
 	}
 	if *updateHostile {
-		if err := os.WriteFile(golden, txtar.Format(&archive), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.WriteFile(golden, txtar.Format(&archive), 0o644))
 	}
 }
 
 func (s *sender) bytes(t testing.TB) []byte {
 	t.Helper()
-	b, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(s.td)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must((&ptrace.ProtoMarshaler{}).MarshalTraces(s.td))(t)
 	return bytes.Clone(b)
 }

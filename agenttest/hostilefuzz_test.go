@@ -40,9 +40,7 @@ func FuzzOTLPToShow(f *testing.F) {
 		}
 		st, other := memstore.New(), memstore.New()
 		put := func(st store.Store, b session.Batch) {
-			if err := st.Put(t.Context(), b); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, st.Put(t.Context(), b))
 		}
 		put(st, batch)
 		slices.Reverse(batch.Rows)
@@ -64,9 +62,7 @@ func FuzzOTLPToShow(f *testing.F) {
 			tree, text := showSession(t, st, k)
 			n, all := 0, treeText(t, tree)
 			for r, err := range st.Rows(t.Context(), k) {
-				if err != nil {
-					t.Fatal(err)
-				}
+				noError(t, err)
 				if n++; r.Kind == session.KindRun && !slices.ContainsFunc(tree.Runs,
 					func(x *session.Run) bool { return x.ID == r.Run }) && len(tree.Groups) == 0 {
 					t.Errorf("run %q is not in the tree", r.Run)
@@ -108,10 +104,7 @@ func controls(s string) string {
 // treeText is the tree as JSON.
 func treeText(t testing.TB, s *session.Session) string {
 	t.Helper()
-	b, err := json.Marshal(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must(json.Marshal(s))(t)
 	return string(b)
 }
 
@@ -135,9 +128,7 @@ func TestNobodyPoisonsBlocks(t *testing.T) {
 
 	decode := func(s *sender) session.Batch {
 		b, _, err := otlprow.DecodeProto(s.bytes(t))
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		return b
 	}
 	if blocks := decode(liar).Blocks; len(blocks) != 3 {
@@ -148,15 +139,10 @@ func TestNobodyPoisonsBlocks(t *testing.T) {
 		{second, third, first, second}} {
 		st := memstore.New()
 		for _, b := range order {
-			if err := st.Put(t.Context(), b); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, st.Put(t.Context(), b))
 		}
 		k := session.Key{ID: "honest"}
-		blocks, err := session.NewBlockSet(st.Blocks(t.Context(), k))
-		if err != nil {
-			t.Fatal(err)
-		}
+		blocks := must(session.NewBlockSet(st.Blocks(t.Context(), k)))(t)
 		if body, ok := blocks.Body(session.Ref{Block: short(prompt)}); !ok || body != prompt {
 			t.Errorf("the honest block: %q, %v", body, ok)
 		}

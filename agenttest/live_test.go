@@ -156,9 +156,7 @@ func TestLiveRequestIsExact(t *testing.T) {
 			rec := event.NewRecorder(p.Tracer())
 			open := false
 			for ev, err := range phi.NewDecoder().Events(bytes.NewReader(f.Events)) {
-				if err != nil {
-					t.Fatal(err)
-				}
+				noError(t, err)
 				rec.Record(t.Context(), ev)
 				var want func(turn *session.Turn, b session.Batch) bool
 				switch ev := ev.(type) {

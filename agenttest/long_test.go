@@ -58,9 +58,7 @@ func scan(t testing.TB, name string) (s stream) {
 	}
 	message := func(raw []byte) {
 		body, err := rawjson.AppendCanonical(nil, raw, []string{"turnId", "nodeId", "parentId", "tags", "provenanceHint"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		add(body)
 	}
 	lines := bufio.NewScanner(events)
@@ -75,9 +73,7 @@ func scan(t testing.TB, name string) (s stream) {
 			Turn             int64  `json:"turn_index"`
 			Payload, Message json.RawMessage
 		}
-		if err := json.Unmarshal(line, &ev); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, json.Unmarshal(line, &ev))
 		if ev.Message != nil {
 			message(ev.Message)
 		}
@@ -88,13 +84,9 @@ func scan(t testing.TB, name string) (s stream) {
 		s.payloads += len(ev.Payload)
 		var members map[string]json.RawMessage
 		var messages, provenance []json.RawMessage
-		if err := json.Unmarshal(ev.Payload, &members); err != nil {
-			t.Fatal(err)
-		}
-		if err := errors.Join(json.Unmarshal(members["messages"], &messages),
-			json.Unmarshal(members["provenance"], &provenance)); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, json.Unmarshal(ev.Payload, &members))
+		noError(t, errors.Join(json.Unmarshal(members["messages"], &messages),
+			json.Unmarshal(members["provenance"], &provenance)))
 		for _, m := range messages {
 			message(m)
 		}
@@ -107,9 +99,7 @@ func scan(t testing.TB, name string) (s stream) {
 			add(entry)
 		}
 	}
-	if err := lines.Err(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, lines.Err())
 	return s
 }
 
@@ -206,9 +196,7 @@ func sizesOf(t testing.TB, p *agenttest.Pipeline) (events, previews, all int) {
 	for _, otlp := range p.OTLP() {
 		all += len(otlp)
 		var td tracepb.TracesData
-		if err := proto.Unmarshal(otlp, &td); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, proto.Unmarshal(otlp, &td))
 		for _, rs := range td.ResourceSpans {
 			for _, ss := range rs.ScopeSpans {
 				for _, span := range ss.Spans {
@@ -236,9 +224,7 @@ func onDisk(t *testing.T, p *agenttest.Pipeline, d int) {
 	rows := 0
 	for _, otlp := range p.OTLP() {
 		b, _, err := otlprow.DecodeProto(otlp)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		whole = append(whole, b)
 		rows += len(b.Rows)
 		without := session.Batch{Rows: slices.Clone(b.Rows)}
@@ -249,18 +235,11 @@ func onDisk(t *testing.T, p *agenttest.Pipeline, d int) {
 	}
 	put := func(batches []session.Batch) map[string]int64 {
 		path := filepath.Join(t.TempDir(), "s.db")
-		st, err := sqlitestore.Open(t.Context(), path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		st := must(sqlitestore.Open(t.Context(), path))(t)
 		for _, b := range batches {
-			if err := st.Put(t.Context(), b); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, st.Put(t.Context(), b))
 		}
-		if err := errors.Join(project.Refresh(t.Context(), st), st.Close()); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, errors.Join(project.Refresh(t.Context(), st), st.Close()))
 		return tableBytes(t, path)
 	}
 	all, rest := put(whole), put(bare)
@@ -285,10 +264,7 @@ type piece struct {
 func pieces(t *testing.T, p *agenttest.Pipeline) (list []piece) {
 	t.Helper()
 	for _, otlp := range p.OTLP() {
-		td, err := (&ptrace.ProtoUnmarshaler{}).UnmarshalTraces(otlp)
-		if err != nil {
-			t.Fatal(err)
-		}
+		td := must((&ptrace.ProtoUnmarshaler{}).UnmarshalTraces(otlp))(t)
 		for _, rs := range td.ResourceSpans().All() {
 			for _, ss := range rs.ScopeSpans().All() {
 				for _, span := range ss.Spans().All() {
@@ -386,28 +362,18 @@ func TestLoss(t *testing.T) {
 // tableBytes is what the pages of each table take, with its indexes.
 func tableBytes(t *testing.T, path string) map[string]int64 {
 	t.Helper()
-	db, err := sql.Open("sqlite", "file:"+path+"?mode=ro")
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must(sql.Open("sqlite", "file:"+path+"?mode=ro"))(t)
 	defer db.Close()
-	rows, err := db.Query(
-		`SELECT s.tbl_name, sum(d.pgsize) FROM dbstat d JOIN sqlite_schema s ON s.name = d.name GROUP BY 1`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := must(db.Query(
+		`SELECT s.tbl_name, sum(d.pgsize) FROM dbstat d JOIN sqlite_schema s ON s.name = d.name GROUP BY 1`))(t)
 	defer rows.Close()
 	sizes := map[string]int64{}
 	for rows.Next() {
 		var table string
 		var n int64
-		if err := rows.Scan(&table, &n); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, rows.Scan(&table, &n))
 		sizes[table] = n
 	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, rows.Err())
 	return sizes
 }

@@ -36,21 +36,11 @@ func TestViewsOfLowerBounds(t *testing.T) {
 	recordAll(t, p, d.New().Events(strings.NewReader(text)))
 	b := p.Batch()
 	st := memstore.New()
-	if err := st.Put(t.Context(), b); err != nil {
-		t.Fatal(err)
-	}
-	if err := project.Refresh(t.Context(), st); err != nil {
-		t.Fatal(err)
-	}
-	blocks, err := session.NewBlockSet(blocksOf(b, "s"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, st.Put(t.Context(), b))
+	noError(t, project.Refresh(t.Context(), st))
+	blocks := must(session.NewBlockSet(blocksOf(b, "s")))(t)
 	tree := session.Tree{Session: session.AssembleAll(b.Rows)[0], Blocks: blocks}
-	report, err := stats.Collect(t.Context(), st, stats.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	report := must(stats.Collect(t.Context(), st, stats.Options{}))(t)
 	var show, list, sums, csv, rows bytes.Buffer
 	o := inspect.Options{Width: 200}
 	_, csvErr := export.CSV(&csv, session.Tree{Session: tree.Session, Blocks: blocks}, export.Options{})
@@ -58,9 +48,7 @@ func TestViewsOfLowerBounds(t *testing.T) {
 	for _, err := range []error{inspect.Text(&show, tree, o),
 		inspect.List(&list, []session.Summary{session.Summarize(tree.Session)}, o), inspect.Stats(&sums, report, o), csvErr,
 		rowsErr} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 	}
 	for name, c := range map[string]struct {
 		text string

@@ -25,10 +25,7 @@ func assemble(t *testing.T, b session.Batch) []*session.Session {
 	t.Helper()
 	all := session.AssembleAll(b.Rows)
 	for _, s := range all {
-		blocks, err := session.NewBlockSet(blocksOf(b, s.ID))
-		if err != nil {
-			t.Fatal(err)
-		}
+		blocks := must(session.NewBlockSet(blocksOf(b, s.ID)))(t)
 		s.CheckContent(blocks)
 	}
 	return all
@@ -37,10 +34,7 @@ func assemble(t *testing.T, b session.Batch) []*session.Session {
 // trees returns the JSON of all sessions of the batch, as `show --output json` prints them.
 func trees(t *testing.T, b session.Batch) string {
 	t.Helper()
-	raw, err := json.MarshalIndent(assemble(t, b), "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must(json.MarshalIndent(assemble(t, b), "", "  "))(t)
 	return string(raw)
 }
 
@@ -85,18 +79,13 @@ func TestOrderBlind(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "sessions.db")
 		var exporters [2]store.Store
 		for i := range exporters {
-			st, err := sqlitestore.Open(t.Context(), file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			st := must(sqlitestore.Open(t.Context(), file))(t)
 			defer st.Close()
 			exporters[i] = st
 		}
 		for len(rows)+len(blocks) > 0 {
 			n, m := random.IntN(min(7, len(rows)+1)), random.IntN(min(7, len(blocks)+1))
-			if err := exporters[random.IntN(2)].Put(t.Context(), session.Batch{Rows: rows[:n], Blocks: blocks[:m]}); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, exporters[random.IntN(2)].Put(t.Context(), session.Batch{Rows: rows[:n], Blocks: blocks[:m]}))
 			rows, blocks = rows[n:], blocks[m:]
 		}
 		var kept session.Batch
@@ -113,15 +102,11 @@ func TestOrderBlind(t *testing.T) {
 func stored(t testing.TB, st store.Store, key session.Key) (b session.Batch) {
 	t.Helper()
 	for row, err := range st.Rows(t.Context(), key) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		b.Rows = append(b.Rows, row)
 	}
 	for block, err := range st.Blocks(t.Context(), key) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		b.Blocks = append(b.Blocks, block)
 	}
 	return b
@@ -300,9 +285,7 @@ type endings struct{ runs, turns, tools int }
 func (e *endings) line(t *testing.T, line []byte) {
 	t.Helper()
 	var ev struct{ Type string }
-	if err := json.Unmarshal(line, &ev); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, json.Unmarshal(line, &ev))
 	switch ev.Type {
 	case "AgentEnd":
 		e.runs++

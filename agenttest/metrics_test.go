@@ -109,10 +109,7 @@ func goLoop(ctx context.Context, tracer *writer.Tracer) {
 // playFile plays a recording of any dialect, and measures it.
 func playFile(t *testing.T, p *agenttest.Pipeline, path string, opts ...input.Settings) {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile(path))(t)
 	record(t, event.NewRecorder(p.Tracer(), event.WithReplayMetrics()), text, opts...)
 }
 
@@ -120,9 +117,7 @@ func playFile(t *testing.T, p *agenttest.Pipeline, path string, opts ...input.Se
 func record(t *testing.T, rec *event.Recorder, text []byte, opts ...input.Settings) {
 	t.Helper()
 	d, _, whole, err := dialects.Open(bytes.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	for ev, err := range d.New(opts...).Events(whole) {
 		var bad *input.LineError
 		if err != nil && !errors.As(err, &bad) {
@@ -189,14 +184,9 @@ func TestMetrics(t *testing.T) {
 			}
 			golden := filepath.Join("testdata", "metrics", name+".txtar")
 			if *updateMetrics {
-				if err := os.WriteFile(golden, txtar.Format(&got), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				noError(t, os.WriteFile(golden, txtar.Format(&got), 0o644))
 			}
-			want, err := txtar.ParseFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
+			want := must(txtar.ParseFile(golden))(t)
 			if diff := cmp.Diff(string(txtar.Format(want)), string(txtar.Format(&got))); diff != "" {
 				t.Errorf("-update-metrics writes it anew (-want +got):\n%s", diff)
 			}
@@ -331,9 +321,7 @@ func TestMetricsWhateverIsSampled(t *testing.T) {
 		goLoop(t.Context(), (*writer.Tracer)(otelagent.NewTracer(otelagent.WithTracerProvider(tracers),
 			otelagent.WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))))))
 		var all metricdata.ResourceMetrics
-		if err := reader.Collect(t.Context(), &all); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, reader.Collect(t.Context(), &all))
 		for _, m := range all.ScopeMetrics[0].Metrics {
 			if m.Name != spans.MetricDropped { // of notes on spans
 				lines = append(lines, fmt.Sprint(m.Name, len(pointsOf(m)), sum(m)))

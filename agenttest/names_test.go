@@ -21,10 +21,7 @@ func TestSpanNamesAreNotKept(t *testing.T) {
 	tree := func(opts ...otelagent.Option) string {
 		p := agenttest.New(t, append(opts, otelagent.WithCapture(otelagent.CaptureContent), writer.WithDerivedIDs)...)
 		backends.Play(t.Context(), (*writer.Tracer)(p.Tracer()))
-		b, err := json.MarshalIndent(p.Session(), "", " ")
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must(json.MarshalIndent(p.Session(), "", " "))(t)
 		return string(b)
 	}
 	if diff := cmp.Diff(tree(), tree(otelagent.WithSpanNames(true))); diff != "" {
@@ -37,10 +34,7 @@ func TestOpenInferenceIsNotKept(t *testing.T) {
 	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent))
 	backends.Play(t.Context(), (*writer.Tracer)(p.Tracer()))
 	for _, otlp := range p.OTLP() {
-		td, err := (&ptrace.ProtoUnmarshaler{}).UnmarshalTraces(otlp)
-		if err != nil {
-			t.Fatal(err)
-		}
+		td := must((&ptrace.ProtoUnmarshaler{}).UnmarshalTraces(otlp))(t)
 		without, _ := otlprow.Decode(td)
 		for _, rs := range td.ResourceSpans().All() {
 			for _, ss := range rs.ScopeSpans().All() {

@@ -47,14 +47,10 @@ func TestUsageUnderOwnKeys(t *testing.T) {
 				got.Rows = append(got.Rows, b.Rows...)
 				return err
 			})))
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		tracer := otelagent.NewTracer(writer.WithDerivedIDs, otelagent.WithTracerProvider(sdk.TracerProvider()))
 		d, _, whole, err := dialects.Open(bytes.NewReader(text))
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		rec := event.NewRecorder(tracer)
 		for ev, err := range d.New(input.Settings{Session: "given-session"}).Events(whole) {
 			var bad *input.LineError
@@ -65,9 +61,7 @@ func TestUsageUnderOwnKeys(t *testing.T) {
 			}
 		}
 		rec.Close(t.Context())
-		if err := sdk.Shutdown(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, sdk.Shutdown(t.Context()))
 		trees := treesOf(got)
 		if len(trees) != len(want) {
 			t.Errorf("%d sessions, want %d", len(trees), len(want))

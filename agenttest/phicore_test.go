@@ -59,9 +59,7 @@ func recordAll(t testing.TB, p *agenttest.Pipeline, events iter.Seq2[event.Event
 	t.Helper()
 	rec := event.NewRecorder(p.Tracer())
 	for ev, err := range events {
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		rec.Record(t.Context(), ev)
 	}
 	rec.Close(t.Context())
@@ -107,9 +105,7 @@ func only(b session.Batch, id string) session.Batch {
 func ledger(t *testing.T, b session.Batch, s *session.Session, opts export.Options) ([]byte, []export.Missing, error) {
 	t.Helper()
 	blocks, err := session.NewBlockSet(blocksOf(b, s.ID))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	var buf bytes.Buffer
 	missing, err := export.PhiCore(&buf, session.Tree{Session: s, Blocks: blocks}, opts)
 	return buf.Bytes(), missing, err
@@ -139,9 +135,7 @@ func writeLedger(t *testing.T, raw []byte, words ...string) {
 		return
 	}
 	name := strings.NewReplacer("/", "_", "\\", "_", " ", "_").Replace(strings.Join(words, ".") + ".json")
-	if err := os.WriteFile(filepath.Join(*exportDir, name), raw, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(filepath.Join(*exportDir, name), raw, 0o600))
 }
 
 // eachDifference reports the differences that find returns of each recording, but for those that dialects/phi/README.md
@@ -154,10 +148,7 @@ func eachDifference(t *testing.T, tables []string, find func(*testing.T,
 	}
 	for _, f := range phifixtures.All(t, repository) {
 		t.Run(f.String(), func(t *testing.T) {
-			diffs, err := find(t, f)
-			if err != nil {
-				t.Fatal(err)
-			}
+			diffs := must(find(t, f))(t)
 			for _, d := range phifixtures.Unknown(f, diffs, known) {
 				t.Error(d)
 			}

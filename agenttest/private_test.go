@@ -100,10 +100,7 @@ func recordings(t *testing.T, f func(t *testing.T, text []byte, phi bool)) {
 		t.Run(fixture.String(), func(t *testing.T) { f(t, fixture.Events, true) })
 	}
 	for _, path := range foreignFiles(t) {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must(os.ReadFile(path))(t)
 		t.Run(filepath.Base(filepath.Dir(path))+"/"+filepath.Base(path), func(t *testing.T) { f(t, text, false) })
 	}
 }
@@ -112,9 +109,7 @@ func recordings(t *testing.T, f func(t *testing.T, text []byte, phi bool)) {
 func sendAll(t *testing.T, p *agenttest.Pipeline, text []byte, opts ...input.Settings) *agenttest.Pipeline {
 	t.Helper()
 	d, _, whole, err := dialects.Open(bytes.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	rec := event.NewRecorder(p.Tracer(), event.WithReplayMetrics())
 	for ev, err := range d.New(append(opts, input.Settings{Session: "given-session"})...).Events(whole) {
 		var bad *input.LineError
@@ -248,16 +243,10 @@ func exportedMetrics(t *testing.T, p *agenttest.Pipeline) (sent []byte) {
 		sent, _ = io.ReadAll(r.Body)
 	}))
 	defer server.Close()
-	exporter, err := otlpmetrichttp.New(t.Context(), otlpmetrichttp.WithEndpointURL(server.URL+"/v1/metrics"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	exporter := must(otlpmetrichttp.New(t.Context(), otlpmetrichttp.WithEndpointURL(server.URL+"/v1/metrics")))(t)
 	scope := metricdata.ScopeMetrics{Scope: instrumentation.Scope{Name: writer.ScopeName}, Metrics: p.Metrics()}
-	err = errors.Join(exporter.Export(t.Context(), &metricdata.ResourceMetrics{
+	noError(t, errors.Join(exporter.Export(t.Context(), &metricdata.ResourceMetrics{
 		Resource: resource.Empty(), ScopeMetrics: []metricdata.ScopeMetrics{scope},
-	}), exporter.Shutdown(t.Context()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	}), exporter.Shutdown(t.Context())))
 	return sent
 }

@@ -30,10 +30,7 @@ func savedLedger(t *testing.T, f phifixtures.Fixture) []byte {
 // phiFile returns a file of the tests of phi-core's dialect.
 func phiFile(t *testing.T, path ...string) []byte {
 	t.Helper()
-	raw, err := os.ReadFile(filepath.Join(append([]string{repository, "dialects", "phi", "testdata"}, path...)...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must(os.ReadFile(filepath.Join(append([]string{repository, "dialects", "phi", "testdata"}, path...)...)))(t)
 	return raw
 }
 
@@ -66,20 +63,14 @@ func treesOf(b session.Batch) map[string]*session.Session {
 
 func asJSON(t *testing.T, s *session.Session) []byte {
 	t.Helper()
-	raw, err := json.Marshal(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must(json.Marshal(s))(t)
 	return raw
 }
 
 // ownLines are the events of a recording of phi-core 0.10.0 as lines of package ndjson; of another release none.
 func ownLines(t *testing.T, f phifixtures.Fixture) []byte {
 	t.Helper()
-	arc, err := txtar.ParseFile("testdata/own-lines.txtar")
-	if err != nil {
-		t.Fatal(err)
-	}
+	arc := must(txtar.ParseFile("testdata/own-lines.txtar"))(t)
 	if f.Release != "0.10.0" {
 		return nil
 	}

@@ -112,10 +112,7 @@ func TestWhatCannotHold(t *testing.T) {
 	check(name, "phi-core", "2", sending{text: events}, sending{text: array, session: its})
 	check(name, "phi-core", "1, 1", sending{text: events}, sending{text: array, session: "array"})
 
-	raw, err := os.ReadFile(filepath.Join(repository, "docs", "fidelity.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must(os.ReadFile(filepath.Join(repository, "docs", "fidelity.md")))(t)
 	_, table, _ := strings.Cut(string(raw), "<!-- table: sent twice -->")
 	table, _, _ = strings.Cut(strings.TrimSpace(table), "\n\n")
 	rows := regexp.MustCompile("(?m)^\\| `([^`]+)` \\|").FindAllStringSubmatch(table, -1)

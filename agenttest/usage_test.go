@@ -41,10 +41,7 @@ func reply(second, usage string) string {
 // TestUsageIsCountedOnce holds every case of docs/usage.md, once, sent again under the same ids, and recorded a second
 // time under others. testdata/usage/cases.txtar has the cases.
 func TestUsageIsCountedOnce(t *testing.T) {
-	arc, err := txtar.ParseFile("testdata/usage/cases.txtar")
-	if err != nil {
-		t.Fatal(err)
-	}
+	arc := must(txtar.ParseFile("testdata/usage/cases.txtar"))(t)
 	for i := 0; i+1 < len(arc.Files); i += 2 {
 		t.Run(arc.Files[i].Name, func(t *testing.T) {
 			head, text, _ := strings.Cut(string(arc.Files[i].Data), "\n")
@@ -60,10 +57,7 @@ func TestUsageIsCountedOnce(t *testing.T) {
 				case "copied":
 					copied = 1
 				default:
-					raw, err := os.ReadFile(filepath.Join(repository, "dialects", filepath.FromSlash(word)))
-					if err != nil {
-						t.Fatal(err)
-					}
+					raw := must(os.ReadFile(filepath.Join(repository, "dialects", filepath.FromSlash(word))))(t)
 					text += string(raw)
 				}
 			}

@@ -15,6 +15,23 @@ import (
 	"github.com/otelagent/otelagent/backend/store/clickhousestore"
 )
 
+// must returns a value that comes without an error.
+func must[T any](value T, err error) func(testing.TB) T {
+	return func(tb testing.TB) T {
+		tb.Helper()
+		noError(tb, err)
+		return value
+	}
+}
+
+// noError ends the test with an error.
+func noError(tb testing.TB, err error) {
+	if err != nil {
+		tb.Helper()
+		tb.Fatal(err)
+	}
+}
+
 // TestClickHouse runs every statement of the ClickHouse dashboard on a server, and wants the answers that SQLite gave.
 // It needs an engine of these years, as the plugin of Grafana does:
 //
@@ -25,38 +42,25 @@ func TestClickHouse(t *testing.T) {
 		t.Skip("no ClickHouse server: set OTELAGENT_TEST_CLICKHOUSE to a DSN (interop/clickhouse/run.sh chdb COMMAND " +
 			"does, and make interop-clickhouse in CI)")
 	}
-	u, err := url.Parse(server)
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := must(url.Parse(server))(t)
 	database := fmt.Sprintf("otelagent_dashboards_%016x", rand.Uint64())
 	u.Path = "/" + database
-	st, err := clickhousestore.Open(t.Context(), u.String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	st := must(clickhousestore.Open(t.Context(), u.String()))(t)
 	fill(t, st)
-	if err := st.Close(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, st.Close())
 	base := &url.URL{Scheme: "http", Host: u.Host}
 	send := func(t *testing.T, statement string) []byte {
 		t.Helper()
 		q := url.Values{"database": {database}, "default_format": {"JSONCompact"},
 			"output_format_json_quote_64bit_integers": {"0"}}
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, base.String()+"/?"+q.Encode(),
-			strings.NewReader(statement))
-		if err != nil {
-			t.Fatal(err)
-		}
+		req := must(http.NewRequestWithContext(t.Context(), http.MethodPost, base.String()+"/?"+q.Encode(),
+			strings.NewReader(statement)))(t)
 		if u.User != nil {
 			password, _ := u.User.Password()
 			req.SetBasicAuth(u.User.Username(), password)
 		}
 		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		defer resp.Body.Close()
 		body, err := io.ReadAll(resp.Body)
 		if err != nil || resp.StatusCode != http.StatusOK {
@@ -73,9 +77,7 @@ func TestClickHouse(t *testing.T) {
 			Meta []struct{ Name, Type string }
 			Data [][]any
 		}
-		if err := json.Unmarshal(send(t, statement), &got); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, json.Unmarshal(send(t, statement), &got))
 		a := answer{}
 		for _, m := range got.Meta {
 			a.columns = append(a.columns, m.Name)
@@ -91,9 +93,7 @@ func TestClickHouse(t *testing.T) {
 					text = c
 					if strings.Contains(got.Meta[i].Type, "DateTime64(") {
 						at, err := time.Parse("2006-01-02 15:04:05", c) // takes a fraction, too
-						if err != nil {
-							t.Fatal(err)
-						}
+						noError(t, err)
 						text = number(float64(at.UnixNano()) / 1e9)
 					}
 				case nil:

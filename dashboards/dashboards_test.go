@@ -103,10 +103,7 @@ func read(t *testing.T) map[string]*dashboard {
 	}
 	all := map[string]*dashboard{}
 	for _, name := range names {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must(os.ReadFile(name))(t)
 		d := &dashboard{}
 		if err := json.Unmarshal(text, d); err != nil {
 			t.Fatalf("%s: %v", name, err)
@@ -146,9 +143,7 @@ func (p *panel) allLinks(t *testing.T) []link {
 				continue
 			}
 			var links []link
-			if err := json.Unmarshal(property.Value, &links); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, json.Unmarshal(property.Value, &links))
 			out = append(out, links...)
 		}
 	}
@@ -174,10 +169,7 @@ func TestPanels(t *testing.T) {
 		for _, v := range d.Templating.List {
 			variables[v.Name] = v.Label != "" && v.Description != ""
 		}
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must(os.ReadFile(name))(t)
 		for _, m := range reference.FindAllStringSubmatch(string(text), -1) {
 			if v := m[1] + m[2]; !variables[v] && !builtin.MatchString(v) {
 				t.Errorf("%s: refers to %q, which is no variable with a label and a description", name, m[0])

@@ -43,10 +43,7 @@ func metrics(t *testing.T) map[string][]string {
 	}
 
 	// documentation.md is generated from the code that emits them.
-	text, err := os.ReadFile("../collector-exporter/agentsessionexporter/documentation.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile("../collector-exporter/agentsessionexporter/documentation.md"))(t)
 	row := regexp.MustCompile(`(?m)^\| ([a-z_]+) \| .* \| .* \| - \|$`)
 	sections := strings.Split(string(text), "\n### ")
 	for _, section := range sections[1:] {
@@ -72,10 +69,7 @@ func metrics(t *testing.T) map[string][]string {
 
 func readYAML(t *testing.T, path string, into any) {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile(path))(t)
 	if err := yaml.Unmarshal(text, into); err != nil {
 		t.Fatalf("%s: %v", path, err)
 	}
@@ -161,9 +155,7 @@ func TestPromQL(t *testing.T) {
 				continue
 			}
 			var q struct{ Query string }
-			if err := json.Unmarshal(v.Query, &q); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, json.Unmarshal(v.Query, &q))
 			m := regexp.MustCompile(`^label_values\((\w+), (\w+)\)$`).FindStringSubmatch(q.Query)
 			if m == nil || !slices.Contains(known[m[1]], m[2]) {
 				t.Errorf("%s: variable %s asks %s", name, v.Name, q.Query)

@@ -48,10 +48,7 @@ func sessions(t *testing.T) session.Batch {
 	everything(t, (*writer.Tracer)(p.Tracer()), "everything", "acme", began)
 	everything(t, (*writer.Tracer)(p.Tracer()), hostile, "acme", began.Add(time.Hour))
 	everything(t, (*writer.Tracer)(p.Tracer()), unnamed, "", began.Add(2*time.Hour))
-	f, err := os.Open("../cmd/otelagent/demo.ndjson")
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must(os.Open("../cmd/otelagent/demo.ndjson"))(t)
 	defer f.Close()
 	rec := event.NewRecorder(p.Tracer())
 	for ev, err := range phi.NewDecoder().Events(f) {
@@ -130,17 +127,13 @@ func everything(t *testing.T, tracer *writer.Tracer, id, provider string, start 
 func fill(t *testing.T, st store.Store) {
 	t.Helper()
 	b := sessions(t)
-	if err := st.Put(t.Context(), b); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, st.Put(t.Context(), b))
 	keys := map[session.Key]bool{}
 	for _, r := range b.Rows {
 		keys[r.Session] = true
 	}
 	for k := range keys {
-		if err := project.Session(t.Context(), st, k); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, project.Session(t.Context(), st, k))
 	}
 }
 
@@ -196,18 +189,10 @@ func of(id string) values {
 func lite(t *testing.T) database {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "sessions.db")
-	st, err := sqlitestore.Open(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	st := must(sqlitestore.Open(t.Context(), path))(t)
 	fill(t, st)
-	if err := st.Close(); err != nil {
-		t.Fatal(err)
-	}
-	db, err := sql.Open("sqlite", "file:"+path+"?mode=ro")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, st.Close())
+	db := must(sql.Open("sqlite", "file:"+path+"?mode=ro"))(t)
 	t.Cleanup(func() { db.Close() })
 	return func(t *testing.T, statement string) answer {
 		t.Helper()
@@ -229,9 +214,7 @@ func lite(t *testing.T) database {
 			for i := range cells {
 				into[i] = &cells[i]
 			}
-			if err := rows.Scan(into...); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, rows.Scan(into...))
 			var row []string
 			for i, c := range cells {
 				text, kind := "NULL", ""
@@ -253,9 +236,7 @@ func lite(t *testing.T) database {
 			}
 			a.rows = append(a.rows, row)
 		}
-		if err := rows.Err(); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, rows.Err())
 		return a
 	}
 }
@@ -380,9 +361,7 @@ func TestSQLite(t *testing.T) {
 	db := lite(t)
 	got := run(t, "session.json", db, of("everything"))
 	if *update {
-		if err := os.WriteFile("testdata/session.golden", []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.WriteFile("testdata/session.golden", []byte(got), 0o644))
 	}
 	compare(t, "session.json", got, db)
 }
@@ -391,10 +370,7 @@ func TestSQLite(t *testing.T) {
 // (cache hits and misses), and runs the statements for the session with the hostile id.
 func compare(t *testing.T, name, got string, ask database) {
 	t.Helper()
-	want, err := os.ReadFile("testdata/session.golden")
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must(os.ReadFile("testdata/session.golden"))(t)
 	if diff := cmp.Diff(blocks(string(want)), blocks(got)); diff != "" {
 		t.Errorf("session.golden (-update writes it):\n%s", diff)
 	}

@@ -107,14 +107,9 @@ func (v *vocabulary) literal(k vocabularyKey, literal string, add func(string, .
 
 func readVocabulary(t *testing.T) *vocabulary {
 	t.Helper()
-	registry, err := os.ReadFile("../spans/registry.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	registry := must(os.ReadFile("../spans/registry.yaml"))(t)
 	var v vocabulary
-	if err := yaml.Unmarshal(registry, &v); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, yaml.Unmarshal(registry, &v))
 	for _, s := range v.Spans {
 		if letters[s.Name] == "" {
 			t.Fatalf("span %s has no letter", s.Name)
@@ -167,10 +162,7 @@ func TestTraceQL(t *testing.T) {
 			if !strings.HasPrefix(l.URL, "/explore?") {
 				continue
 			}
-			query, err := exploreQuery(l.URL)
-			if err != nil {
-				t.Fatal(err)
-			}
+			query := must(exploreQuery(l.URL))(t)
 			if query == "1" {
 				continue // a trace id
 			}
@@ -181,10 +173,7 @@ func TestTraceQL(t *testing.T) {
 			check(t, query)
 		}
 	})
-	document, err := os.ReadFile("tempo/README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	document := must(os.ReadFile("tempo/README.md"))(t)
 	listed := regexp.MustCompile("(?s)```traceql\n(.*?)\n```").FindAllStringSubmatch(string(document), -1)
 	for _, m := range listed {
 		check(t, m[1])

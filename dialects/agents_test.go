@@ -39,13 +39,19 @@ type agent struct {
 var geminiCLI = agent{gemini.Layout, gemini.NewDecoder,
 	"gemini/testdata"}
 
+// noError ends the test with an error.
+func noError(tb testing.TB, err error) {
+	if err != nil {
+		tb.Helper()
+		tb.Fatal(err)
+	}
+}
+
 // openCode returns the agent with its database in a folder of its own, since reading makes files next to it.
 func openCode(t testing.TB) agent {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS("opencode/testdata")); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.CopyFS(dir, os.DirFS("opencode/testdata")))
 	packed := must(os.Open("opencode/testdata/generated/opencode.db.zst"))(t)
 	defer packed.Close()
 	z := must(zstd.NewReader(packed))(t)

@@ -45,9 +45,7 @@ var good = map[string][2]string{
 // its content, and the others are read.
 func TestBadLines(t *testing.T) {
 	text, err := os.ReadFile("testdata/bad-lines.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	var out []string
 	name, line, n := "", "", 0
 	for _, l := range strings.Split(string(text), "\n") {
@@ -96,9 +94,7 @@ func TestBadLines(t *testing.T) {
 	}
 	got := strings.Join(out, "\n")
 	if *update {
-		if err := os.WriteFile("testdata/bad-lines.txt", []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.WriteFile("testdata/bad-lines.txt", []byte(got), 0o644))
 	}
 	if diff := cmp.Diff(strings.Split(string(text), "\n"), strings.Split(got, "\n")); diff != "" || n < 100 {
 		t.Errorf("%d lines (-want +got, -update writes them anew):\n%s", n, diff)

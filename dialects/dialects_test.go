@@ -32,7 +32,7 @@ func fixtures(t testing.TB) map[string][]string {
 	for dialect, dir := range map[string]string{"phi-core": "phi", "clark-agent": "clark", "acp": "acp", "guide": "guide",
 		"otelagent": "ndjson", "claude-code": "claudecode", "gemini-cli": "gemini", "opencode": "opencode",
 		"codex": "codex", "pi": "pi"} {
-		err := filepath.WalkDir(filepath.Join(dir, "testdata"), func(path string, d fs.DirEntry, err error) error {
+		noError(t, filepath.WalkDir(filepath.Join(dir, "testdata"), func(path string, d fs.DirEntry, err error) error {
 			if err != nil {
 				return err
 			}
@@ -58,10 +58,7 @@ func fixtures(t testing.TB) map[string][]string {
 			}
 			found[dialect] = append(found[dialect], path)
 			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 		if len(found[dialect]) == 0 {
 			t.Fatalf("no fixtures of %s", dialect)
 		}
@@ -82,9 +79,7 @@ func TestRecognise(t *testing.T) {
 	for want, paths := range fixtures(t) {
 		for _, path := range paths {
 			text, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			if odd(path, text) {
 				continue
 			}
@@ -154,10 +149,7 @@ func TestSentAgain(t *testing.T) {
 			continue
 		}
 		t.Run(path, func(t *testing.T) {
-			text, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := must(os.ReadFile(path))(t)
 			var rows []session.Row
 			send := func(text []byte) string {
 				p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), writer.WithDerivedIDs)
@@ -170,10 +162,7 @@ func TestSentAgain(t *testing.T) {
 				}
 				rec.Close(t.Context())
 				rows = append(rows, p.Batch().Rows...)
-				out, err := json.MarshalIndent(session.AssembleAll(rows), "", " ")
-				if err != nil {
-					t.Fatal(err)
-				}
+				out := must(json.MarshalIndent(session.AssembleAll(rows), "", " "))(t)
 				return string(out)
 			}
 			want, lines := send(text), bytes.SplitAfter(text, []byte("\n"))
@@ -196,9 +185,7 @@ func TestReading(t *testing.T) {
 	for path, name := range samples {
 		t.Run(path, func(t *testing.T) {
 			text, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			lines := !strings.HasSuffix(path, ".json")
 			dialect, _ := dialects.Named(name)
 			read := func(r io.Reader) []string {

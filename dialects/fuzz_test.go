@@ -22,10 +22,7 @@ func FuzzDecoder(f *testing.F) {
 	for i, d := range all {
 		met := map[string]bool{} // beginnings of lines
 		for _, path := range fixtures(f)[d.Name] {
-			text, err := os.ReadFile(path)
-			if err != nil {
-				f.Fatal(err)
-			}
+			text := must(os.ReadFile(path))(f)
 			if len(text) < 2<<10 {
 				f.Add(uint8(i), text)
 			}
@@ -95,10 +92,7 @@ func content(t *testing.T, v reflect.Value) {
 func FuzzRecognise(f *testing.F) {
 	for _, paths := range fixtures(f) {
 		for _, path := range paths[:min(len(paths), 8)] {
-			text, err := os.ReadFile(path)
-			if err != nil {
-				f.Fatal(err)
-			}
+			text := must(os.ReadFile(path))(f)
 			f.Add(text[:min(len(text), 1000)])
 		}
 	}

@@ -58,10 +58,7 @@ var clarkGoldens = []struct {
 func TestGolden(t *testing.T) {
 	read := func(t *testing.T, path string) []byte {
 		t.Helper()
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must(os.ReadFile(path))(t)
 		return text
 	}
 	compare := func(golden, path string, d input.Decoder) {
@@ -75,9 +72,7 @@ func TestGolden(t *testing.T) {
 				got = append(append(got, agenttest.Dump(ev)...), '\n')
 			}
 			if *update {
-				if err := os.WriteFile(golden, got, 0o644); err != nil {
-					t.Fatal(err)
-				}
+				noError(t, os.WriteFile(golden, got, 0o644))
 			}
 			want := strings.Split(string(read(t, golden)), "\n")
 			if diff := cmp.Diff(want, strings.Split(string(got), "\n")); diff != "" {

@@ -75,16 +75,11 @@ func fixtures(t *testing.T) []string {
 func TestRequestsComeBack(t *testing.T) {
 	for _, file := range fixtures(t) {
 		t.Run(filepath.Base(filepath.Dir(file))+"/"+filepath.Base(file), func(t *testing.T) {
-			raw, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			raw := must(os.ReadFile(file))(t)
 			p, exp := collect(t)
 			rec := event.NewRecorder(otelagent.NewTracer(capturing, otelagent.WithTracerProvider(p)))
 			for ev, err := range phi.NewDecoder().Events(bytes.NewReader(raw)) {
-				if err != nil {
-					t.Fatal(err)
-				}
+				noError(t, err)
 				rec.Record(t.Context(), ev)
 			}
 			rec.Close(t.Context())
@@ -98,9 +93,7 @@ func TestRequestsComeBack(t *testing.T) {
 					Turn    int64           `json:"turn_index"`
 					Payload json.RawMessage `json:"payload"`
 				}
-				if err := json.Unmarshal(line, &want); err != nil {
-					t.Fatal(err)
-				}
+				noError(t, json.Unmarshal(line, &want))
 				if want.Type != "TurnRequest" {
 					continue
 				}

@@ -44,10 +44,7 @@ func TestGolden(t *testing.T) {
 	}
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
-			arc, err := txtar.ParseFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			arc := must(txtar.ParseFile(file))(t)
 			events, opts := goldenInput(t, arc)
 			all := play(t, bytes.NewReader(events), opts...)
 			for _, s := range all {
@@ -63,9 +60,7 @@ func TestGolden(t *testing.T) {
 			}
 			if *update {
 				arc.Files[i].Data = []byte(got)
-				if err := os.WriteFile(file, txtar.Format(arc), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				noError(t, os.WriteFile(file, txtar.Format(arc), 0o644))
 				return
 			}
 			if diff := gocmp.Diff(string(arc.Files[i].Data), got); diff != "" {
@@ -96,10 +91,7 @@ func goldenInput(t *testing.T, arc *txtar.Archive) ([]byte, []otelagent.Option) 
 		}
 		t.Fatal("no events.ndjson in the file")
 	}
-	b, err := os.ReadFile(filepath.Join("..", "..", "dialects", "phi", "testdata", filepath.FromSlash(name)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must(os.ReadFile(filepath.Join("..", "..", "dialects", "phi", "testdata", filepath.FromSlash(name))))(t)
 	return b, opts
 }
 
@@ -108,20 +100,14 @@ func play(t testing.TB, events io.Reader, opts ...otelagent.Option) tracetest.Sp
 	t.Helper()
 	exp := tracetest.NewInMemoryExporter()
 	keep := &keptExporter{InMemoryExporter: exp}
-	p, err := otelsetup.Setup(
+	p := must(otelsetup.Setup(
 		t.Context(),
 		otelsetup.WithExporter(keep),
 		otelsetup.WithBlocking(),
 		otelsetup.WithoutGlobal(),
-	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	))(t)
 	rec := event.NewRecorder(otelagent.NewTracer(append(opts, otelagent.WithTracerProvider(p.TracerProvider()))...))
-	text, err := io.ReadAll(events)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(io.ReadAll(events))(t)
 	var decoder input.Decoder = phi.NewDecoder()
 	if input.Own(text) {
 		decoder = ndjson.NewDecoder()
@@ -134,9 +120,7 @@ func play(t testing.TB, events io.Reader, opts ...otelagent.Option) tracetest.Sp
 		rec.Record(t.Context(), ev)
 	}
 	rec.Close(t.Context())
-	if err := p.Shutdown(context.WithoutCancel(t.Context())); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, p.Shutdown(context.WithoutCancel(t.Context())))
 	return exp.GetSpans()
 }
 

@@ -38,16 +38,11 @@ func public(f func(context.Context, *otelagent.Tracer)) scene {
 func traced(t *testing.T, opts []otelagent.Option, f scene) tracetest.SpanStubs {
 	t.Helper()
 	exp := tracetest.NewInMemoryExporter()
-	p, err := otelsetup.Setup(t.Context(), otelsetup.WithExporter(&keptExporter{exp}), otelsetup.WithoutGlobal(),
-		otelsetup.WithTenant("acme"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must(otelsetup.Setup(t.Context(), otelsetup.WithExporter(&keptExporter{exp}), otelsetup.WithoutGlobal(),
+		otelsetup.WithTenant("acme")))(t)
 	opts = append(opts, nil, otelagent.WithTracerProvider(p.TracerProvider()))
 	f(t.Context(), (*writer.Tracer)(otelagent.NewTracer(opts...)), p.TracerProvider().Tracer("caller"))
-	if err := p.Shutdown(context.WithoutCancel(t.Context())); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, p.Shutdown(context.WithoutCancel(t.Context())))
 	return exp.GetSpans()
 }
 
@@ -154,9 +149,7 @@ func TestHandles(t *testing.T) {
 		})
 	}
 	if *update {
-		if err := os.WriteFile(file, txtar.Format(&got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.WriteFile(file, txtar.Format(&got), 0o644))
 	}
 }
 

@@ -209,10 +209,7 @@ func (hanging) Shutdown(context.Context) error { return nil }
 
 func TestHangingCollectorBlocksNoCall(t *testing.T) {
 	h := hanging{make(chan struct{})}
-	p, err := otelsetup.Setup(t.Context(), otelsetup.WithExporter(h), otelsetup.WithoutGlobal())
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must(otelsetup.Setup(t.Context(), otelsetup.WithExporter(h), otelsetup.WithoutGlobal()))(t)
 	tracer := (*writer.Tracer)(otelagent.NewTracer(otelagent.WithTracerProvider(p.TracerProvider()), capturing))
 	start := time.Now()
 	body := bytes.Repeat([]byte("x"), 1000)

@@ -26,9 +26,7 @@ func measure(
 	record((*writer.Tracer)(otelagent.NewTracer(otelagent.WithTracerProvider(sdktrace.NewTracerProvider(opts...)),
 		otelagent.WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))))))
 	var all metricdata.ResourceMetrics
-	if err := reader.Collect(t.Context(), &all); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, reader.Collect(t.Context(), &all))
 	got := map[string]metricdata.Aggregation{}
 	for _, s := range all.ScopeMetrics {
 		for _, m := range s.Metrics {

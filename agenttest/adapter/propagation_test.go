@@ -33,10 +33,7 @@ func across(ctx context.Context) context.Context {
 // bag parses members of baggage.
 func bag(t *testing.T, members string) baggage.Baggage {
 	t.Helper()
-	b, err := baggage.Parse(members)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must(baggage.Parse(members))(t)
 	return b
 }
 

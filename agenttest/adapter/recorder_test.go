@@ -34,9 +34,7 @@ func TestRecorder(t *testing.T) {
 			p := agenttest.New(t)
 			rec := event.NewRecorder(p.Tracer(), event.WithIDs(ids))
 			for ev, err := range ndjson.NewDecoder().Events(bytes.NewReader(arc.Files[i].Data)) {
-				if err != nil {
-					t.Fatal(err)
-				}
+				noError(t, err)
 				rec.Record(t.Context(), ev)
 			}
 			rec.Close(t.Context())
@@ -50,9 +48,7 @@ func TestRecorder(t *testing.T) {
 		})
 	}
 	if *update {
-		if err := os.WriteFile(file, txtar.Format(arc), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.WriteFile(file, txtar.Format(arc), 0o644))
 	}
 }
 

@@ -32,9 +32,7 @@ func readWire(t testing.TB, stubs tracetest.SpanStubs) *wire {
 		w.Rows, w.Blocks = append(w.Rows, b.Rows...), append(w.Blocks, b.Blocks...)
 		return err
 	})
-	if err := exporter.ExportSpans(t.Context(), stubs.Snapshots()); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, exporter.ExportSpans(t.Context(), stubs.Snapshots()))
 	for _, b := range w.Blocks {
 		w.blocks.Add(b)
 		if b.Size > 0 {

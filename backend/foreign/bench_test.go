@@ -10,6 +10,23 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
+// must returns a value that comes without an error.
+func must[T any](value T, err error) func(testing.TB) T {
+	return func(tb testing.TB) T {
+		tb.Helper()
+		noError(tb, err)
+		return value
+	}
+}
+
+// noError ends the test with an error.
+func noError(tb testing.TB, err error) {
+	if err != nil {
+		tb.Helper()
+		tb.Fatal(err)
+	}
+}
+
 // long returns the rows of a session of n turns with a tool call each, as spans of the conventions.
 func long(n int) []session.Row {
 	key := session.Key{ID: "long"}

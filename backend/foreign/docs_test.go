@@ -9,10 +9,7 @@ import (
 
 // TestAgentsDocument compares what docs/agents.md says that sources do not report with the table.
 func TestAgentsDocument(t *testing.T) {
-	text, err := os.ReadFile("../../docs/agents.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile("../../docs/agents.md"))(t)
 	_, table, _ := strings.Cut(string(text), "| source | its telemetry never reports |\n|---|---|\n")
 	table, _, _ = strings.Cut(table, "\n\n")
 	var want []string

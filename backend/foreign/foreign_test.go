@@ -53,14 +53,9 @@ func (e *expectation) UnmarshalJSON(b []byte) error {
 
 func expectations(tb testing.TB) map[string]*expectation {
 	tb.Helper()
-	data, err := os.ReadFile("testdata/expected.json")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	data := must(os.ReadFile("testdata/expected.json"))(tb)
 	var m map[string]*expectation
-	if err := json.Unmarshal(data, &m); err != nil {
-		tb.Fatal(err)
-	}
+	noError(tb, json.Unmarshal(data, &m))
 	return m
 }
 

@@ -18,21 +18,13 @@ var update = flag.Bool("update", false, "write the golden files anew")
 func TestTrees(t *testing.T) {
 	table := Default()
 	for _, name := range slices.Sorted(maps.Keys(expectations(t))) {
-		got, err := json.MarshalIndent(assemble(table, entryRows(t, table, name)), "", " ")
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must(json.MarshalIndent(assemble(table, entryRows(t, table, name)), "", " "))(t)
 		file := filepath.Join("testdata", "trees", name+".json")
 		if *update {
-			if err := os.WriteFile(file, got, 0o644); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, os.WriteFile(file, got, 0o644))
 			continue
 		}
-		want, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		want := must(os.ReadFile(file))(t)
 		if d := cmp.Diff(string(want), string(got)); d != "" {
 			t.Errorf("%s: %s", name, d)
 		}

@@ -98,9 +98,7 @@ func number(n json.Number) int64 { v, _ := n.Int64(); return v }
 func decode(tb testing.TB, table *Table, data []byte) (rows []session.Row) {
 	tb.Helper()
 	var file otlpFile
-	if err := json.Unmarshal(data, &file); err != nil {
-		tb.Fatal(err)
-	}
+	noError(tb, json.Unmarshal(data, &file))
 	for _, res := range slices.Concat(file.ResourceSpans, file.ResourceLogs) {
 		resource := attrsOf(res.Resource.Attributes)
 		for _, ss := range slices.Concat(res.ScopeSpans, res.ScopeLogs) {
@@ -224,19 +222,10 @@ func sample(tb testing.TB, name string) []byte {
 	if err == nil {
 		return data
 	}
-	packed, err := os.ReadFile(filepath.Join("testdata", name+".zst"))
-	if err != nil {
-		tb.Fatal(err)
-	}
-	d, err := zstd.NewReader(nil)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	packed := must(os.ReadFile(filepath.Join("testdata", name+".zst")))(tb)
+	d := must(zstd.NewReader(nil))(tb)
 	defer d.Close()
-	data, err = d.DecodeAll(packed, nil)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	data = must(d.DecodeAll(packed, nil))(tb)
 	return data
 }
 

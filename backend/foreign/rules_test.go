@@ -221,18 +221,14 @@ func TestContent(t *testing.T) {
 func TestSettings(t *testing.T) {
 	read := func(text string) (*Table, error) {
 		var l []any
-		if err := yaml.Unmarshal([]byte(text), &l); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, yaml.Unmarshal([]byte(text), &l))
 		return Default().With(l)
 	}
 	table, err := read(`
 - {name: shop, title: Shop, like: genai, scopes: ["shop.*"], keys: {session: shop.cart}}
 - {name: genai, keys: {session: my.session}}
 `)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	if table.Version() == Default().Version() {
 		t.Error("the version does not change with the rules")
 	}
@@ -282,13 +278,8 @@ sources: x: there is no other source "nobody" to be like`
 func TestIs(t *testing.T) {
 	var l []any
 	text := "[{name: x, scopes: [x], roles: [{role: run, is: {ok: true, n: 3, f: [1.5, 1e3]}}]}]"
-	if err := yaml.Unmarshal([]byte(text), &l); err != nil {
-		t.Fatal(err)
-	}
-	table, err := Default().With(l)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, yaml.Unmarshal([]byte(text), &l))
+	table := must(Default().With(l))(t)
 	for ok, f := range map[session.Value]float64{session.BoolValue(true): 1.5, session.StringValue("true"): 1000} {
 		values := map[string]session.Value{"ok": ok, "n": session.IntValue(3), "f": session.DoubleValue(f)}
 		if src, _ := table.Scope("x").Match(Span, "a", 0, func(key string) session.Value { return values[key] }); src == nil {

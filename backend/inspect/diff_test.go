@@ -24,10 +24,7 @@ const demo = "../../cmd/otelagent/demo.ndjson"
 // were replaced: pairs of old and new.
 func edited(t *testing.T, path string, capture otelagent.Capture, drop []string, pairs ...string) session.Tree {
 	t.Helper()
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must(os.ReadFile(path))(t)
 	for i, text := range append(slices.Clone(drop), pairs...) {
 		if i < len(drop) || (i-len(drop))%2 == 0 {
 			if !strings.Contains(string(b), text) {
@@ -42,9 +39,7 @@ func edited(t *testing.T, path string, capture otelagent.Capture, drop []string,
 		}
 	}
 	copied := filepath.Join(t.TempDir(), "copy.ndjson")
-	if err := os.WriteFile(copied, []byte(strings.NewReplacer(pairs...).Replace(kept.String())), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(copied, []byte(strings.NewReplacer(pairs...).Replace(kept.String())), 0o600))
 	return recorded(t, copied, capture)[0]
 }
 
@@ -54,14 +49,8 @@ func target(t session.Tree) diff.Target { return diff.Target{Session: t.Session,
 // drawn.
 func compared(t *testing.T, a, b diff.Target, ignore ...diff.Part) *diff.Diff {
 	t.Helper()
-	d, err := diff.Compare(a, b, ignore...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	back, err := diff.Compare(b, a, ignore...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must(diff.Compare(a, b, ignore...))(t)
+	back := must(diff.Compare(b, a, ignore...))(t)
 	if delta := cmp.Diff(document(t, d, false), document(t, back, true)); delta != "" {
 		t.Errorf("not symmetric:\n%s", delta)
 	}
@@ -84,9 +73,7 @@ func document(t *testing.T, d *diff.Diff, mirrored bool) string {
 	t.Helper()
 	var doc any
 	b, err := json.Marshal(d)
-	if err := errors.Join(err, json.Unmarshal(b, &doc)); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, errors.Join(err, json.Unmarshal(b, &doc)))
 	swap := func(s string) string {
 		for x, y := range opposite {
 			switch {
@@ -383,10 +370,7 @@ func TestDiffDrawn(t *testing.T) {
 		`"input":812`,
 		`"input":1900`,
 	)
-	d, err := diff.Compare(target(a), target(b))
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must(diff.Compare(target(a), target(b)))(t)
 	for name, o := range map[string]struct {
 		form  inspect.DiffForm
 		width int
@@ -406,9 +390,7 @@ func TestDiffDrawn(t *testing.T) {
 	e := json.NewEncoder(&b2)
 	e.SetIndent("", "  ")
 	e.SetEscapeHTML(false)
-	if err := e.Encode(d); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, e.Encode(d))
 	golden(t, "diff.json", b2.String())
 }
 
@@ -431,9 +413,7 @@ func TestDiffNames(t *testing.T) {
 		}}}},
 	}
 	var b strings.Builder
-	if err := inspect.WriteDiff(&b, d, inspect.Options{Width: 80}, inspect.DiffUnified); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, inspect.WriteDiff(&b, d, inspect.Options{Width: 80}, inspect.DiffUnified))
 	for _, want := range []string{
 		"+   3  reply: [calls bash]\n", `+   3  reply: {"role":"assistant","content":[]}` + "\n",
 		"-compaction[0].summary.user: short\n",

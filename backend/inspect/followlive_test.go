@@ -60,10 +60,7 @@ func TestFollowSubAgents(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b, err := os.ReadFile(c.path)
-				if err != nil {
-					t.Fatal(err)
-				}
+				b := must(os.ReadFile(c.path))(t)
 				time.Sleep(time.Until(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)))
 				golden(t, "follow-"+c.name+".txt", followed(t, b, c.live, c.end))
 			})
@@ -92,9 +89,7 @@ func followed(t *testing.T, events []byte, live bool, end int) string {
 		if i < 0 {
 			return
 		}
-		if err := f.Write(trees[i], slices.Delete(slices.Clone(trees), i, i+1), nil, time.Now(), over); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, f.Write(trees[i], slices.Delete(slices.Clone(trees), i, i+1), nil, time.Now(), over))
 	}
 	pipe, feed := io.Pipe()
 	done := make(chan bool)
@@ -106,9 +101,7 @@ func followed(t *testing.T, events []byte, live bool, end int) string {
 		if end > 0 && i == end {
 			break
 		}
-		if _, err := feed.Write(line); err != nil {
-			t.Fatal(err)
-		}
+		must(feed.Write(line))(t)
 		time.Sleep(time.Second)
 		synctest.Wait()
 		batch = p.Batch()

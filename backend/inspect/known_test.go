@@ -29,9 +29,7 @@ func TestStatedByRequest(t *testing.T) {
 		Session: &session.Session{ID: "s", Start: at(0), Last: at(1), Runs: []*session.Run{run}},
 	}
 	var followed bytes.Buffer
-	if err := inspect.NewFollower(&followed, inspect.Options{}).Write(tree, nil, nil, at(1), true); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, inspect.NewFollower(&followed, inspect.Options{}).Write(tree, nil, nil, at(1), true))
 	for _, got := range []string{render(t, tree, inspect.Options{Width: 80}), followed.String()} {
 		if !strings.Contains(got, "user    what is in the file?\n") || strings.Contains(got, "earlier") {
 			t.Errorf("the user's message alone must be there:\n%s", got)
@@ -95,10 +93,8 @@ run 1 · completed                                                      -       
 		}
 	}
 	var log bytes.Buffer
-	if err := inspect.NewFollower(&log, inspect.Options{}).Write(session.Tree{Session: s}, nil, nil, now,
-		true); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, inspect.NewFollower(&log, inspect.Options{}).Write(session.Tree{Session: s}, nil, nil, now,
+		true))
 	if got := log.String(); !strings.Contains(got, "         turn 0\n") ||
 		!strings.Contains(got, "         turn 1 · 0 in · 0 out\n") {
 		t.Errorf("followed:\n%s", got)

@@ -66,9 +66,7 @@ func TestList(t *testing.T) {
 		{"list-errors-80.txt", odd, inspect.Options{Width: 80, Columns: []string{inspect.ListErrors, inspect.ListDenied}}},
 	} {
 		var b strings.Builder
-		if err := inspect.List(&b, c.list, c.o); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, inspect.List(&b, c.list, c.o))
 		golden(t, c.golden, b.String())
 	}
 }

@@ -26,9 +26,7 @@ func asJSON(t *testing.T, trees []session.Tree, v any) string {
 	enc := json.NewEncoder(&b)
 	enc.SetIndent("", "  ")
 	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, enc.Encode(v))
 	text := b.String()
 	for _, tree := range trees {
 		for i, run := range tree.Runs {

@@ -24,10 +24,7 @@ func recorded(t *testing.T, path string, capture otelagent.Capture) []session.Tr
 	t.Helper()
 	p := agenttest.New(t, otelagent.WithCapture(capture))
 	rec := event.NewRecorder(p.Tracer())
-	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must(os.Open(path))(t)
 	defer f.Close()
 	play(t, rec, f, strings.Contains(path, "/clark/"))
 	rec.Close(t.Context())

@@ -38,10 +38,7 @@ func compareRequests(t *testing.T, tree session.Tree, i, j int) *diff.Diff {
 			}
 		}
 	}
-	d, err := diff.Compare(all[i], all[j])
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must(diff.Compare(all[i], all[j]))(t)
 	return d
 }
 
@@ -49,9 +46,7 @@ func compareRequests(t *testing.T, tree session.Tree, i, j int) *diff.Diff {
 func drawn(t *testing.T, columns int, write func(io.Writer) error) string {
 	t.Helper()
 	var b strings.Builder
-	if err := write(&b); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, write(&b))
 	for line := range strings.Lines(b.String()) {
 		line = strings.TrimSuffix(line, "\n")
 		if w := ansi.StringWidth(line); w > columns {

@@ -91,12 +91,9 @@ func live() session.Tree {
 
 func TestLive(t *testing.T) {
 	tree := live()
-	prices, err := stats.ReadPrices(
+	prices := must(stats.ReadPrices(
 		strings.NewReader(`{"gpt-5": {"input_cost_per_token": 1e-6, "output_cost_per_token": 1e-5}}`),
-	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	))(t)
 	o := inspect.Options{Width: 80, AsOf: at(10_000), Now: at(10_000), Prices: prices,
 		Forks: []session.Summary{{Key: session.Key{ID: "live-fork"}, Turns: 3, Status: spans.SessionStatusIdle}}}
 	golden(t, "live-80.txt", render(t, tree, o))

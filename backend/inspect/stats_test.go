@@ -42,9 +42,7 @@ func TestStats(t *testing.T) {
 		r.By = by
 		for _, width := range []int{0, 40, 56, 80, 200} {
 			var b strings.Builder
-			if err := inspect.Stats(&b, r, inspect.Options{Width: width}); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, inspect.Stats(&b, r, inspect.Options{Width: width}))
 			most := max(width, 40)
 			if width == 0 {
 				most = 80
@@ -76,10 +74,8 @@ func TestStatsZeros(t *testing.T) {
 		dist.Buckets = append(dist.Buckets, stats.Bucket{Le: le, N: 1})
 	}
 	var b strings.Builder
-	if err := inspect.Stats(&b, &stats.Report{Total: stats.Group{Turns: 14, Input: dist}},
-		inspect.Options{Width: 60}); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, inspect.Stats(&b, &stats.Report{Total: stats.Group{Turns: 14, Input: dist}},
+		inspect.Options{Width: 60}))
 	var bars []string
 	for line := range strings.SplitSeq(b.String(), "\n") {
 		if f := strings.Fields(line); len(f) == 4 && f[0] == "≤" {

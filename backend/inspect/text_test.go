@@ -18,19 +18,31 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
+// must returns a value that comes without an error.
+func must[T any](value T, err error) func(testing.TB) T {
+	return func(tb testing.TB) T {
+		tb.Helper()
+		noError(tb, err)
+		return value
+	}
+}
+
+// noError ends the test with an error.
+func noError(tb testing.TB, err error) {
+	if err != nil {
+		tb.Helper()
+		tb.Fatal(err)
+	}
+}
+
 // golden compares got with testdata/name.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
 	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.WriteFile(path, []byte(got), 0o644))
 	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must(os.ReadFile(path))(t)
 	if got != string(want) {
 		t.Errorf("%s differs; go -C backend test ./inspect -update, then look at the change\n--- got\n%s", path, got)
 	}
@@ -284,13 +296,9 @@ func TestColor(t *testing.T) {
 	tree, related := odd()
 	var plain, colored strings.Builder
 	o := inspect.Options{Width: 100, Related: related}
-	if err := inspect.Text(&plain, tree, o); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, inspect.Text(&plain, tree, o))
 	o.Color = true
-	if err := inspect.Text(&colored, tree, o); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, inspect.Text(&colored, tree, o))
 	stripped := colored.String()
 	for _, code := range []string{"0", "1", "2", "31", "32", "33", "35", "36"} {
 		stripped = strings.ReplaceAll(stripped, "\x1b["+code+"m", "")

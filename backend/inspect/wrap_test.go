@@ -52,9 +52,7 @@ func TestLongWords(t *testing.T) {
 			"grep":         func(w io.Writer) error { return inspect.Grep(w, []search.Hit{hit}, o) },
 		} {
 			began := time.Now()
-			if err := write(io.Discard); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, write(io.Discard))
 			if took := time.Since(began); took > 2*time.Second {
 				t.Errorf("%s of %d MiB of %s took %v", what, size>>20, name, took)
 			} else {
@@ -63,9 +61,7 @@ func TestLongWords(t *testing.T) {
 		}
 		var b strings.Builder
 		alone.Run, alone.Turn = short.Runs[0], short.Runs[0].Turns[0]
-		if err := inspect.Text(&b, short, alone); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, inspect.Text(&b, short, alone))
 		if whole := strings.NewReplacer("│", "", " ", "", "\n", "").Replace(b.String()); !strings.Contains(
 			whole,
 			"before"+part+"after",

@@ -88,10 +88,7 @@ func (t *testRow) row(tb testing.TB) Row {
 
 // archive is a file of sections that begin with "-- name --", as in txtar.
 func archive(tb testing.TB, file string) (comment string, sections map[string]string) {
-	raw, err := os.ReadFile(file)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	raw := must(os.ReadFile(file))(tb)
 	sections = map[string]string{}
 	name := ""
 	for line := range strings.Lines(string(raw)) {
@@ -116,9 +113,7 @@ func readRows(tb testing.TB, text string) []Row {
 	var rows []Row
 	for d.More() {
 		var t testRow
-		if err := d.Decode(&t); err != nil {
-			tb.Fatal(err)
-		}
+		noError(tb, d.Decode(&t))
 		rows = append(rows, t.row(tb))
 	}
 	return rows
@@ -129,9 +124,7 @@ func treeJSON(tb testing.TB, s any) string {
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
-	if err := e.Encode(s); err != nil {
-		tb.Fatal(err)
-	}
+	noError(tb, e.Encode(s))
 	return b.String()
 }
 
@@ -160,9 +153,7 @@ func TestAssembleGolden(t *testing.T) {
 				}
 			}
 			if *update {
-				if err := os.WriteFile(file, []byte(out), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				noError(t, os.WriteFile(file, []byte(out), 0o644))
 			}
 			disturb(t, rows, treeJSON(t, tree))
 		})
@@ -177,10 +168,7 @@ func disturb(t *testing.T, rows []Row, want string) {
 		var l []Row
 		for i := range rows {
 			for range 1 + random.IntN(2) {
-				r, err := ParseRow(rows[i].AppendCanonical(nil))
-				if err != nil {
-					t.Fatal(err)
-				}
+				r := must(ParseRow(rows[i].AppendCanonical(nil)))(t)
 				l = append(l, r)
 			}
 		}
@@ -338,18 +326,12 @@ func FuzzAssemble(f *testing.F) {
 			rows = append(rows, r)
 			b = b[5:]
 		}
-		want, err := json.Marshal(Assemble(rows))
-		if err != nil {
-			t.Fatal(err)
-		}
+		want := must(json.Marshal(Assemble(rows)))(t)
 		l := append(slices.Clone(rows), rows[:len(rows)/2]...)
 		random := rand.New(rand.NewPCG(uint64(len(rows)), 7))
 		random.Shuffle(len(l), func(i, j int) { l[i], l[j] = l[j], l[i] })
 		tree := Assemble(l)
-		got, err := json.Marshal(tree)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must(json.Marshal(tree))(t)
 		if !bytes.Equal(got, want) {
 			t.Fatalf("order counts:\n%s\n%s", got, want)
 		}

@@ -13,10 +13,7 @@ import (
 
 // Every field of the tree's JSON is in README.md.
 func TestTreeIsDocumented(t *testing.T) {
-	raw, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must(os.ReadFile("README.md"))(t)
 	_, text, _ := strings.Cut(string(raw), "## JSON, format 1")
 	text, _, _ = strings.Cut(text, "\n## Requests")
 	seen := map[reflect.Type]bool{}

@@ -60,26 +60,16 @@ func TestRowGolden(t *testing.T) {
 	}
 	const name = "testdata/row.golden"
 	if *update {
-		if err := os.MkdirAll("testdata", 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(name, []byte(got.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.MkdirAll("testdata", 0o755))
+		noError(t, os.WriteFile(name, []byte(got.String()), 0o644))
 	}
-	want, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must(os.ReadFile(name))(t)
 	if got.String() != string(want) {
 		t.Errorf("canonical bytes changed; stores hold rows in this form (-update rewrites the file):\n%s",
 			got.String())
 	}
 	for i := range rows {
-		back, err := ParseRow(rows[i].AppendCanonical(nil))
-		if err != nil {
-			t.Fatal(err)
-		}
+		back := must(ParseRow(rows[i].AppendCanonical(nil)))(t)
 		if !reflect.DeepEqual(back, rows[i]) {
 			t.Errorf("row %d came back as\n%+v, want\n%+v", i, back, rows[i])
 		}

@@ -14,11 +14,9 @@ func TestChatTables(t *testing.T) {
 		c, err := sql.Open("sqlite", db)
 		must(t, err)
 		defer c.Close()
-		if err := c.QueryRowContext(t.Context(),
+		must(t, c.QueryRowContext(t.Context(),
 			`SELECT (SELECT count(*) FROM chat_sessions), (SELECT count(*) FROM chat_parts)`).Scan(&sessions,
-			&parts); err != nil {
-			t.Fatal(err)
-		}
+			&parts))
 		return sessions, parts
 	}
 	file := demoFile(t)

@@ -52,9 +52,7 @@ func knownTests(t *testing.T) map[string]bool {
 func TestDocumentsNameRealTests(t *testing.T) {
 	known := knownTests(t)
 	makefile, err := os.ReadFile(filepath.Join(repository, "Makefile"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	n := 0
 	files(t, ".md", func(path, text string) {
 		text = regexp.MustCompile("(?s)\n```.*?\n```").ReplaceAllString(text, "")

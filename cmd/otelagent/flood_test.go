@@ -284,9 +284,7 @@ func TestStalledMessages(t *testing.T) {
 	}
 	conn, err := grpc.NewClient(s.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(bytesCodec{})))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer conn.Close()
 	for try := 0; ; try++ { // memory_limiter may refuse data until the memory of the others is free
 		err := conn.Invoke(ctx, "/opentelemetry.proto.collector.trace.v1.TraceService/Export", nested(50, 9), &[]byte{})

@@ -161,10 +161,8 @@ func TestKilled(t *testing.T) {
 				t.Errorf("of the reply there is %+v", last)
 			}
 			var list struct{ Sessions []session.Summary }
-			if err := json.Unmarshal([]byte(cli(t, "ls", "--db", db, "--status", "aborted", "--output", "json")),
-				&list); err != nil {
-				t.Fatal(err)
-			}
+			must(t, json.Unmarshal([]byte(cli(t, "ls", "--db", db, "--status", "aborted", "--output", "json")),
+				&list))
 			if !slices.ContainsFunc(list.Sessions, func(s session.Summary) bool {
 				return s.ID == id &&
 					s.Status == spans.SessionStatusAborted

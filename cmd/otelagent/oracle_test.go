@@ -331,10 +331,8 @@ func (s *oracleStore) write(t *testing.T, path string) {
 		}
 		must(t, err)
 	}
-	if err := errors.Join(w.Close(), z.Close(), os.MkdirAll(filepath.Dir(path), 0o755),
-		os.WriteFile(path+".index", index.Bytes(), 0o644), os.WriteFile(path+".tar.zst", packed.Bytes(), 0o644)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(w.Close(), z.Close(), os.MkdirAll(filepath.Dir(path), 0o755),
+		os.WriteFile(path+".index", index.Bytes(), 0o644), os.WriteFile(path+".tar.zst", packed.Bytes(), 0o644)))
 }
 
 // oracleLoad reads what write stored.

@@ -12,6 +12,23 @@ import (
 	"github.com/otelagent/otelagent/dialects/input"
 )
 
+// must returns a value that comes without an error.
+func must[T any](value T, err error) func(testing.TB) T {
+	return func(tb testing.TB) T {
+		tb.Helper()
+		noError(tb, err)
+		return value
+	}
+}
+
+// noError ends the test with an error.
+func noError(tb testing.TB, err error) {
+	if err != nil {
+		tb.Helper()
+		tb.Fatal(err)
+	}
+}
+
 func TestBadDocuments(t *testing.T) {
 	whole := `{"session":{"id":"s","created_at":1},"messages":[{"message":{"id":"u","role":"user","created_at":2},` +
 		`"parts":[]},{"message":{"id":"v","role":"user","created_at":3},"parts":[]}]}`
@@ -129,9 +146,7 @@ func TestTurnsShareNoParts(t *testing.T) {
 				outputs++
 			}
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 	}
 	if args != 1 || outputs != 1 {
 		t.Errorf("%d calls and %d turns have the content of one", args, outputs)

@@ -289,9 +289,7 @@ func TestToolParts(t *testing.T) {
 func typeOf(t *testing.T, part string) string {
 	t.Helper()
 	var p struct{ Type string }
-	if err := json.Unmarshal([]byte(part), &p); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, json.Unmarshal([]byte(part), &p))
 	return p.Type
 }
 
@@ -445,9 +443,7 @@ func TestMessageThatGrows(t *testing.T) {
 	}
 	ends := func(in string) (list []time.Time) {
 		for ev, err := range guide.NewDecoder().Events(strings.NewReader(in)) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			if e, ok := ev.(*event.TurnEnded); ok {
 				list = append(list, e.End.Time)
 			}
@@ -469,10 +465,7 @@ func TestMessageThatGrows(t *testing.T) {
 
 func read(t testing.TB, path string) []byte {
 	t.Helper()
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must(os.ReadFile(path))(t)
 	return b
 }
 
@@ -498,10 +491,7 @@ func fixtures(t testing.TB) (files []string) {
 	t.Helper()
 	for _, pattern := range []string{"testdata/*.jsonl", "testdata/*.json", "testdata/ai-sdk/*.jsonl",
 		"testdata/ai-sdk/*.json"} {
-		l, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must(filepath.Glob(pattern))(t)
 		files = append(files, l...)
 	}
 	if len(files) < 2 {

@@ -57,9 +57,7 @@ func TestLongSessions(t *testing.T) {
 	const turns = 10000
 	n, most := 0, uint64(0)
 	for ev, err := range guide.NewDecoder().Events(long(turns, false)) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		if _, ok := ev.(*event.RunEnded); !ok {
 			continue
 		}

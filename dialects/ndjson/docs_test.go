@@ -15,19 +15,14 @@ func generated(t *testing.T, path, text string) {
 	t.Helper()
 	const begin, end = "<!-- made by dialects/ndjson: go test -update -->\n",
 		"<!-- end of what is made by dialects/ndjson -->\n"
-	raw, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must(os.ReadFile(path))(t)
 	before, rest, ok := strings.Cut(string(raw), begin)
 	got, after, ended := strings.Cut(rest, end)
 	if !ok || !ended {
 		t.Fatalf("%s: the comments between which the tables stand are missing", path)
 	}
 	if *update {
-		if err := os.WriteFile(path, []byte(before+begin+text+end+after), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.WriteFile(path, []byte(before+begin+text+end+after), 0o644))
 		return
 	}
 	if got != text {
@@ -38,16 +33,11 @@ func generated(t *testing.T, path, text string) {
 // examples returns the example line of each kind.
 func examples(t *testing.T) map[string]string {
 	t.Helper()
-	text, err := os.ReadFile("testdata/examples.ndjson")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile("testdata/examples.ndjson"))(t)
 	byName := map[string]string{}
 	for line := range strings.Lines(string(text)) {
 		var head struct{ Type string }
-		if err := json.Unmarshal([]byte(line), &head); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, json.Unmarshal([]byte(line), &head))
 		name := strings.TrimPrefix(head.Type, input.OwnPrefix)
 		if byName[name] != "" {
 			t.Errorf("two examples of %s", name)

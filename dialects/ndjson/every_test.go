@@ -196,10 +196,7 @@ func lineOf(t *testing.T, k *shape, ev event.Event) string {
 	t.Helper()
 	members := spelled(reflect.ValueOf(ev).Elem()).(map[string]any)
 	members["type"] = input.OwnPrefix + k.name
-	line, err := json.Marshal(members)
-	if err != nil {
-		t.Fatal(err)
-	}
+	line := must(json.Marshal(members))(t)
 	return string(line)
 }
 

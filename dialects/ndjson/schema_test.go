@@ -20,19 +20,11 @@ func TestSchemaIsMadeFromTheShapes(t *testing.T) { golden(t, "schema.json", sche
 // compiled returns a validator of the schema.
 func compiled(t testing.TB) *jsonschema.Schema {
 	t.Helper()
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(Schema))
-	if err != nil {
-		t.Fatal(err)
-	}
+	doc := must(jsonschema.UnmarshalJSON(bytes.NewReader(Schema)))(t)
 	c := jsonschema.NewCompiler()
 	c.AssertFormat()
-	if err := c.AddResource("urn:otelagent:ndjson:1", doc); err != nil {
-		t.Fatal(err)
-	}
-	s, err := c.Compile("urn:otelagent:ndjson:1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, c.AddResource("urn:otelagent:ndjson:1", doc))
+	s := must(c.Compile("urn:otelagent:ndjson:1"))(t)
 	return s
 }
 
@@ -50,10 +42,7 @@ func valid(t testing.TB, s *jsonschema.Schema, line []byte) error {
 func TestFixturesAreValid(t *testing.T) {
 	s := compiled(t)
 	for _, file := range fixtures(t) {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must(os.ReadFile(file))(t)
 		n := 0
 		for line := range bytes.Lines(text) {
 			n++
@@ -71,14 +60,8 @@ func TestFixturesAreValid(t *testing.T) {
 // fixtures are the files of testdata that hold lines without faults.
 func fixtures(t testing.TB) []string {
 	t.Helper()
-	files, err := filepath.Glob("testdata/*.ndjson")
-	if err != nil {
-		t.Fatal(err)
-	}
-	more, err := filepath.Glob("testdata/producers/*.ndjson")
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must(filepath.Glob("testdata/*.ndjson"))(t)
+	more := must(filepath.Glob("testdata/producers/*.ndjson"))(t)
 	files = append(files, more...)
 	return slices.DeleteFunc(files, func(f string) bool { return strings.HasSuffix(f, "traps.ndjson") })
 }
@@ -156,10 +139,7 @@ func TestSchemaAndDecoderAgree(t *testing.T) {
 // FuzzSchema reads any line: the schema accepts what a Decoder accepts.
 func FuzzSchema(f *testing.F) {
 	for _, file := range append(fixtures(f), "testdata/traps.ndjson") {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			f.Fatal(err)
-		}
+		text := must(os.ReadFile(file))(f)
 		for line := range bytes.Lines(text) {
 			f.Add(line)
 		}

@@ -32,18 +32,12 @@ func TestAPIIsSmall(t *testing.T) {
 // exported returns the exported names that the package in dir declares, sorted. Fields have their type in front.
 func exported(t *testing.T, dir string) (names []string) {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must(filepath.Glob(filepath.Join(dir, "*.go")))(t)
 	for _, name := range files {
 		if strings.HasSuffix(name, "_test.go") {
 			continue
 		}
-		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		file := must(parser.ParseFile(token.NewFileSet(), name, nil, 0))(t)
 		ast.FileExports(file)
 		within := ""
 		ast.Inspect(file, func(n ast.Node) bool {

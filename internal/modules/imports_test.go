@@ -208,10 +208,7 @@ func walk(t *testing.T, tests bool, f func(pkg, file, path string)) {
 			slices.ContainsFunc(programs, func(dir string) bool { return match(dir+"/...", pkg) }) {
 			continue
 		}
-		src, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, file), nil, parser.ImportsOnly)
-		if err != nil {
-			t.Fatal(err)
-		}
+		src := must(parser.ParseFile(token.NewFileSet(), filepath.Join(root, file), nil, parser.ImportsOnly))(t)
 		if strings.HasSuffix(src.Name.Name, "_test") {
 			continue
 		}

@@ -12,10 +12,7 @@ import (
 // have both.
 func TestLines(t *testing.T) {
 	for _, path := range tracked(t, "*.go") {
-		text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(path)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must(os.ReadFile(filepath.Join(root, filepath.FromSlash(path))))(t)
 		if bytes.Contains(text, []byte("\n// Code generated ")) || bytes.HasPrefix(text, []byte("// Code generated ")) {
 			continue
 		}

@@ -47,10 +47,7 @@ func goMods(t *testing.T) (dirs []string) {
 // makeVar returns the fields of a variable that the Makefile sets on one line.
 func makeVar(t *testing.T, name string) []string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root, "Makefile"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile(filepath.Join(root, "Makefile")))(t)
 	for line := range strings.Lines(string(text)) {
 		if value, ok := strings.CutPrefix(line, name+" := "); ok {
 			return strings.Fields(value)
@@ -89,15 +86,9 @@ var (
 // the newest version of the framework next to the oldest, and that docs/start-go.md names it. A module in a folder test
 // has the tests of the one above, where those require more than it does.
 func TestInstrumentation(t *testing.T) {
-	guide, err := os.ReadFile(filepath.Join(root, "docs/start-go.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	guide := must(os.ReadFile(filepath.Join(root, "docs/start-go.md")))(t)
 	for _, dir := range slices.DeleteFunc(goMods(t), func(dir string) bool { return !ofInstrumentation(dir) }) {
-		mod, err := os.ReadFile(filepath.Join(root, dir, "go.mod"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		mod := must(os.ReadFile(filepath.Join(root, dir, "go.mod")))(t)
 		if !newestLine.Match(mod) {
 			t.Errorf(`%s/go.mod: no requirement ends with "// newest VERSION"`, dir)
 		}
@@ -109,10 +100,7 @@ func TestInstrumentation(t *testing.T) {
 		}
 		var scope string
 		for _, file := range tracked(t, dir+"/*.go") {
-			code, err := os.ReadFile(filepath.Join(root, file))
-			if err != nil {
-				t.Fatal(err)
-			}
+			code := must(os.ReadFile(filepath.Join(root, file)))(t)
 			if m := scopeName.FindSubmatch(code); m != nil && path.Dir(file) == dir {
 				scope = string(m[1])
 			}
@@ -131,10 +119,7 @@ var (
 // TestRaceCoversConcurrentCode requires that make race has every package of MODULES that starts goroutines or has a
 // mutex. The target instrumentation always has the race detector.
 func TestRaceCoversConcurrentCode(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(root, "Makefile"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile(filepath.Join(root, "Makefile")))(t)
 	var raced []string
 	for _, line := range racedLine.FindAllStringSubmatch(string(text), -1) {
 		for pkg := range strings.FieldsSeq(line[2]) {

@@ -33,10 +33,7 @@ func TestWords(t *testing.T) {
 		if strings.Contains(path, "testdata/") || path == "internal/modules/words_test.go" {
 			continue
 		}
-		text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(path)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must(os.ReadFile(filepath.Join(root, filepath.FromSlash(path))))(t)
 		if head, _, _ := bytes.Cut(text, []byte("\n")); bytes.Contains(head, []byte("Code generated")) {
 			continue
 		}

@@ -112,20 +112,11 @@ func TestStackClickHouse(t *testing.T) {
 func (s *stack) ask(t *testing.T, user, password, statement string) (int, string) {
 	t.Helper()
 	address := "http://" + s.at["clickhouse"] + "/?" + url.Values{"query": {statement}}.Encode()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, address, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := must(http.NewRequestWithContext(t.Context(), http.MethodPost, address, nil))(t)
 	req.Header.Set("X-ClickHouse-User", user)
 	req.Header.Set("X-ClickHouse-Key", password)
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must(http.DefaultClient.Do(req))(t)
 	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, 1<<16))
-	if err != nil {
-		t.Fatal(err)
-	}
+	body := must(io.ReadAll(io.LimitReader(resp.Body, 1<<16)))(t)
 	return resp.StatusCode, string(body)
 }

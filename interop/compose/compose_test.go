@@ -25,14 +25,9 @@ func TestModel(t *testing.T) {
 			got := render(p)
 			golden := filepath.Join("testdata", v.name+".golden")
 			if *update {
-				if err := os.WriteFile(golden, []byte(got), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				noError(t, os.WriteFile(golden, []byte(got), 0o600))
 			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
+			want := must(os.ReadFile(golden))(t)
 			if diff := gocmp.Diff(string(want), got); diff != "" {
 				t.Errorf("-want +got (go test -run TestModel -update writes it anew):\n%s", diff)
 			}

@@ -108,10 +108,7 @@ type provisioning struct {
 // provisioned reads a provisioning file.
 func provisioned(t *testing.T, file string) (p provisioning) {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile(file))(t)
 	if err := yaml.Unmarshal(text, &p); err != nil || p.APIVersion != 1 || len(p.Datasources)+len(p.Providers) == 0 {
 		t.Errorf("%s: version %d, %d entries, %v", file, p.APIVersion, len(p.Datasources)+len(p.Providers), err)
 	}

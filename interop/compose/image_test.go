@@ -21,20 +21,13 @@ const dockerfile = "collector-exporter/distribution/Dockerfile"
 // stages parses the Dockerfile as Docker's builder does; what that would warn of fails the test.
 func stages(t *testing.T) (build, final instructions.Stage) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root, dockerfile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile(filepath.Join(root, dockerfile)))(t)
 	parsed, err := parser.Parse(bytes.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	all, _, err := instructions.Parse(parsed.AST, linter.New(&linter.Config{
 		Warn: func(rule, _, _, message string, at []parser.Range) { t.Errorf("%s: %s (%v)", rule, message, at) },
 	}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	for _, w := range parsed.Warnings {
 		t.Errorf("%s", w.Short)
 	}

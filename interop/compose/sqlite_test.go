@@ -85,25 +85,14 @@ func TestReadOnlySessions(t *testing.T) {
 	s := newStack(t, variantNamed("default"))
 	dir := filepath.Join(s.data, "sessions")
 	for _, d := range []string{filepath.Dir(s.data), s.data} {
-		if err := os.Chmod(d, 0o711); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.Chmod(d, 0o711))
 	}
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chown(dir, 10001, 10001); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.Mkdir(dir, 0o700))
+	noError(t, os.Chown(dir, 10001, 10001))
 	// A copy where the image's user can read it.
-	text, err := os.ReadFile(bin)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile(bin))(t)
 	own := filepath.Join(s.data, "otelcol")
-	if err := os.WriteFile(own, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(own, text, 0o600))
 	if err := os.Chmod(own, 0o755); err != nil { // whatever the umask is
 		t.Fatal(err)
 	}
@@ -115,23 +104,13 @@ func TestReadOnlySessions(t *testing.T) {
 	cmd.Env = append(os.Environ(), readerEnv+"="+dir)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
 	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	in := must(cmd.StdinPipe())(t)
+	out := must(cmd.StdoutPipe())(t)
+	noError(t, cmd.Start())
 	answers := bufio.NewScanner(out)
 	count := func() string {
 		t.Helper()
-		if _, err := fmt.Fprintln(in); err != nil {
-			t.Fatal(err)
-		}
+		must(fmt.Fprintln(in))(t)
 		if !answers.Scan() {
 			t.Fatalf("the reader has ended: %v", answers.Err())
 		}

@@ -219,9 +219,7 @@ func TestStack(t *testing.T) {
 	collector := s.collector()
 	s.prometheus()
 	s.send()
-	if err := s.agent(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, s.agent(t.Context()))
 
 	t.Run("store", func(t *testing.T) {
 		db := filepath.Join(s.data, "sessions", "sessions.db")
@@ -301,10 +299,7 @@ func TestStack(t *testing.T) {
 // sessions returns the ids of the sessions that `otelagent ls` finds.
 func sessions(t *testing.T, env []string, db string) (ids []string) {
 	t.Helper()
-	out, err := run(t, env, program(t, otelagentBin), "ls", "--db", db, "--output", "json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must(run(t, env, program(t, otelagentBin), "ls", "--db", db, "--output", "json"))(t)
 	var list struct{ Sessions []struct{ ID string } }
 	if err := json.Unmarshal([]byte(out), &list); err != nil {
 		t.Fatalf("%v in\n%s", err, last(out, 1000))

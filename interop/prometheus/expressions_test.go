@@ -20,6 +20,23 @@ type expression struct {
 	native bool
 }
 
+// must returns a value that comes without an error.
+func must[T any](value T, err error) func(testing.TB) T {
+	return func(tb testing.TB) T {
+		tb.Helper()
+		noError(tb, err)
+		return value
+	}
+}
+
+// noError ends the test with an error.
+func noError(tb testing.TB, err error) {
+	if err != nil {
+		tb.Helper()
+		tb.Fatal(err)
+	}
+}
+
 // query is the expression with the variables of Grafana replaced: matchers let everything through, ranges are wide. A
 // zero in place of no series is removed, but for the panels in quiet: it would be an answer of a metric that does not
 // exist.
@@ -53,19 +70,13 @@ var (
 // expressions are those of all dashboards and of docs/queries.md.
 func expressions(t *testing.T) []expression {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(root, "dashboards", "*.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must(filepath.Glob(filepath.Join(root, "dashboards", "*.json")))(t)
 	if len(files) == 0 {
 		t.Error("there are no dashboards")
 	}
 	var all []expression
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must(os.ReadFile(file))(t)
 		var dashboard any
 		if err := json.Unmarshal(text, &dashboard); err != nil {
 			t.Fatalf("%s: %v", file, err)
@@ -74,10 +85,7 @@ func expressions(t *testing.T) []expression {
 		all = ofDashboard(all, filepath.Base(file), "", dashboard)
 		t.Logf("%s: %d expressions", filepath.Base(file), len(all)-before)
 	}
-	text, err := os.ReadFile(filepath.Join(root, "docs", "queries.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile(filepath.Join(root, "docs", "queries.md")))(t)
 	found := 0
 	for _, m := range block.FindAllStringSubmatch(string(text), -1) {
 		all = append(all, expression{where: "queries.md", text: strings.TrimSpace(m[2]), native: m[1] != ""})

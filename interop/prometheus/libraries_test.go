@@ -36,10 +36,7 @@ func startLibraries(t *testing.T) *libraries {
 	opts := tsdb.DefaultOptions()
 	opts.EnableExemplarStorage = true
 	opts.MaxExemplars = 100_000
-	db, err := tsdb.Open(t.TempDir(), promslog.NewNopLogger(), nil, opts, tsdb.NewDBStats())
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must(tsdb.Open(t.TempDir(), promslog.NewNopLogger(), nil, opts, tsdb.NewDBStats()))(t)
 	t.Cleanup(func() {
 		if err := db.Close(); err != nil {
 			t.Error(err)
@@ -92,15 +89,9 @@ func (l *libraries) ask(ctx context.Context, query string) ([]float64, error) {
 // traces returns the trace ids of the exemplars of a metric.
 func (l *libraries) traces(ctx context.Context, t *testing.T, metric string) map[string]bool {
 	t.Helper()
-	q, err := l.db.ExemplarQuerier(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	q := must(l.db.ExemplarQuerier(ctx))(t)
 	named := []*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, model.MetricNameLabel, metric)}
-	found, err := q.Select(0, time.Now().Add(time.Hour).UnixMilli(), named)
-	if err != nil {
-		t.Fatal(err)
-	}
+	found := must(q.Select(0, time.Now().Add(time.Hour).UnixMilli(), named))(t)
 	ids := map[string]bool{}
 	for _, series := range found {
 		for _, e := range series.Exemplars {

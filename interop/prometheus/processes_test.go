@@ -25,10 +25,7 @@ func freePorts(t *testing.T, n int) []string {
 	t.Helper()
 	var ports []string
 	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 		defer l.Close() // all of them are taken before the first is given back
 		ports = append(ports, l.Addr().String())
 	}
@@ -39,17 +36,12 @@ func freePorts(t *testing.T, n int) []string {
 func start(t *testing.T, url string, env []string, name string, args ...string) {
 	t.Helper()
 	log := filepath.Join(t.TempDir(), filepath.Base(name)+".log")
-	out, err := os.Create(log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must(os.Create(log))(t)
 	defer out.Close()
 	cmd := exec.Command(name, args...)
 	cmd.Env = append(os.Environ(), env...)
 	cmd.Stdout, cmd.Stderr = out, out
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, cmd.Start())
 	ended := make(chan *os.ProcessState, 1)
 	go func() {
 		_ = cmd.Wait()

@@ -56,9 +56,7 @@ scrape_configs:
 - {job_name: agents, honor_labels: true, static_configs: [{targets: ['%s']}]}
 - {job_name: collector, static_configs: [{targets: ['%s']}]}
 `, page, own), 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	start(t, "http://"+server+"/-/ready", nil, "prometheus", "--config.file="+config, "--web.listen-address="+server,
 		"--storage.tsdb.path="+filepath.Join(t.TempDir(), "tsdb"), "--enable-feature=exemplar-storage")
 
@@ -107,10 +105,7 @@ scrape_configs:
 func waitFor(t *testing.T, server, text string, good func(float64) bool) float64 {
 	t.Helper()
 	for range 300 {
-		values, err := query(t.Context(), server, text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		values := must(query(t.Context(), server, text))(t)
 		if len(values) == 1 && good(values[0]) {
 			return values[0]
 		}
@@ -136,24 +131,17 @@ func onlyTroubles(e expression) bool {
 func playTo(t *testing.T, spansTo otelsetup.Option, metricsTo string, seen func(runs int)) {
 	t.Helper()
 	t.Setenv("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", metricsTo)
-	providers, err := otelsetup.Setup(t.Context(), spansTo,
-		otelsetup.WithProtocol(otelsetup.HTTP), otelsetup.WithoutGlobal(), otelsetup.WithServiceName("harbour"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	providers := must(otelsetup.Setup(t.Context(), spansTo,
+		otelsetup.WithProtocol(otelsetup.HTTP), otelsetup.WithoutGlobal(), otelsetup.WithServiceName("harbour")))(t)
 	tracer := (*writer.Tracer)(otelagent.NewTracer(otelagent.WithTracerProvider(providers.TracerProvider()),
 		otelagent.WithMeterProvider(providers.MeterProvider()), otelagent.WithCapture(otelagent.CaptureContent),
 		func(c *writer.Config) { c.MaxBlockBytes = 64 << 10 }))
 	for i, name := range []string{"saturday", "sunday"} {
 		play.Afternoon(t.Context(), tracer, name, time.Now().Add(-play.Duration))
-		if err := errors.Join(providers.ForceFlush(t.Context()), providers.MetricsError()); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, errors.Join(providers.ForceFlush(t.Context()), providers.MetricsError()))
 		seen((i + 1) * play.Runs)
 	}
-	if err := providers.Shutdown(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, providers.Shutdown(t.Context()))
 }
 
 // hostile sends spans and records of other programs, and some that name no session.
@@ -168,15 +156,9 @@ func hostile(t *testing.T, to string) {
 		"/v1/logs": `{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"body":{"stringValue":"x"}}]},
 			{"scope":{"name":"gemini-cli"},"logRecords":[{"eventName":"gemini_cli.user_prompt"}]}]}]}`,
 	} {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, to+path, strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		request := must(http.NewRequestWithContext(t.Context(), http.MethodPost, to+path, strings.NewReader(body)))(t)
 		request.Header.Set("Content-Type", "application/json")
-		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		response := must(http.DefaultClient.Do(request))(t)
 		response.Body.Close()
 		if response.StatusCode != http.StatusOK {
 			t.Errorf("%s: %s", path, response.Status)

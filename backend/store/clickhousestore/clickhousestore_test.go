@@ -63,10 +63,7 @@ func missing(t testing.TB) string {
 
 func unused(t testing.TB) string {
 	t.Helper()
-	u, err := url.Parse(server(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := must(url.Parse(server(t)))(t)
 	u.Path = fmt.Sprintf("/otelagent_test_%016x", rand.Uint64())
 	return u.String()
 }
@@ -142,10 +139,7 @@ func TestStore(t *testing.T) {
 	}
 	storetest.Run(t, func(t *testing.T) store.Store {
 		t.Parallel() // each in a database of its own
-		s, err := Open(t.Context(), fresh(t))
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must(Open(t.Context(), fresh(t)))(t)
 		return s
 	}, opts...)
 }
@@ -157,14 +151,9 @@ var quiet = log.New(io.Discard, "", 0)
 func golden(t *testing.T, path, got string) {
 	t.Helper()
 	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.WriteFile(path, []byte(got), 0o600))
 	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must(os.ReadFile(path))(t)
 	if diff := cmp.Diff(string(want), got); diff != "" {
 		t.Errorf("%s:\n%s", path, diff)
 	}

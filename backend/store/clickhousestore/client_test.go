@@ -40,6 +40,23 @@ type fake struct {
 
 var insertOf = regexp.MustCompile("^INSERT INTO `[a-z]+`.`([a-z_]+)`")
 
+// must returns a value that comes without an error.
+func must[T any](value T, err error) func(testing.TB) T {
+	return func(tb testing.TB) T {
+		tb.Helper()
+		noError(tb, err)
+		return value
+	}
+}
+
+// noError ends the test with an error.
+func noError(tb testing.TB, err error) {
+	if err != nil {
+		tb.Helper()
+		tb.Fatal(err)
+	}
+}
+
 func newFake(t *testing.T) *fake {
 	t.Helper()
 	f := &fake{version: "26.7.3.1", timeout: "1m", bodies: map[string][]byte{}}
@@ -96,10 +113,7 @@ func (f *fake) hurry(says string) {
 
 func (f *fake) open(t *testing.T, opts ...Option) *Store {
 	t.Helper()
-	s, err := Open(t.Context(), f.dsn(), append([]Option{WithPassword("geheim")}, opts...)...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must(Open(t.Context(), f.dsn(), append([]Option{WithPassword("geheim")}, opts...)...))(t)
 	t.Cleanup(func() { _ = s.Close() })
 	return s
 }
@@ -206,9 +220,7 @@ func TestPassword(t *testing.T) {
 		return false
 	})
 	s := f.open(t)
-	if err := s.Put(t.Context(), oneRow()); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, s.Put(t.Context(), oneRow()))
 	if b := bad.Load(); b != nil {
 		t.Error(b)
 	}
@@ -412,10 +424,7 @@ func TestReadOnly(t *testing.T) {
 		}
 		return true
 	})
-	s, err := OpenReadOnly(t.Context(), f.dsn())
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must(OpenReadOnly(t.Context(), f.dsn()))(t)
 	defer func() { _ = s.Close() }()
 	k := session.Key{ID: "s"}
 	for name, err := range map[string]error{
@@ -437,9 +446,7 @@ func TestReadOnly(t *testing.T) {
 func all[T any](t *testing.T, seq iter.Seq2[T, error]) (out []T) {
 	t.Helper()
 	for v, err := range seq {
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		out = append(out, v)
 	}
 	return out
@@ -473,20 +480,14 @@ func TestCertificates(t *testing.T) {
 	srv.Config.ErrorLog = quiet
 	srv.StartTLS()
 	defer srv.Close()
-	u, err := url.Parse(srv.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := must(url.Parse(srv.URL))(t)
 	dsn := "clickhouses://" + u.Host + "/db"
 	if _, err := Open(t.Context(), dsn, WithPassword("geheim")); err == nil ||
 		!strings.Contains(err.Error(), "certificate") {
 		t.Errorf("a server that nobody vouches for: %v", err)
 	}
-	s, err := Open(t.Context(), dsn, WithPassword("geheim"),
-		func(c *config) { c.tls = srv.Client().Transport.(*http.Transport).TLSClientConfig })
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must(Open(t.Context(), dsn, WithPassword("geheim"),
+		func(c *config) { c.tls = srv.Client().Transport.(*http.Transport).TLSClientConfig }))(t)
 	if err := s.Put(t.Context(), oneRow()); err != nil {
 		t.Error(err)
 	}
@@ -515,9 +516,7 @@ func TestSlowReaderOfLists(t *testing.T) {
 	})
 	got := 0
 	for _, err := range s.Sessions(t.Context(), store.Query{}) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		if got++; got > 1 {
 			continue
 		}

@@ -16,19 +16,14 @@ import (
 // openAt opens a store whose clock is off by some time.
 func openAt(t *testing.T, dsn string, off *time.Duration) *Store {
 	t.Helper()
-	s, err := Open(t.Context(), dsn, func(c *config) { c.now = func() time.Time { return time.Now().Add(*off) } })
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must(Open(t.Context(), dsn, func(c *config) { c.now = func() time.Time { return time.Now().Add(*off) } }))(t)
 	t.Cleanup(func() { _ = s.Close() })
 	return s
 }
 
 func put(t *testing.T, s store.Store, b session.Batch) {
 	t.Helper()
-	if err := s.Put(t.Context(), b); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, s.Put(t.Context(), b))
 }
 
 // left returns how many rows of each table there are, of those that it holds any of. Of a deletion that is done a note
@@ -60,26 +55,19 @@ func TestSkewedClocks(t *testing.T) {
 	for n := range 12 {
 		s := stores[n%3]
 		put(t, s, session.Batch{Rows: []session.Row{storetest.Row(k, n)}})
-		m, err := stores[(n+1)%3].Revision(t.Context(), k)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := must(stores[(n+1)%3].Revision(t.Context(), k))(t)
 		if m <= last {
 			t.Fatalf("mark %d after %d", m, last)
 		}
 		if n > 0 {
-			if err := s.SetSummary(t.Context(), k, store.SummaryUpdate{Revision: last}); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, s.SetSummary(t.Context(), k, store.SummaryUpdate{Revision: last}))
 			if d := all(t, s.Sessions(t.Context(), store.Query{AllTenants: true, Stale: true})); len(d) != 1 {
 				t.Fatalf("after Put %d and a projection that did not see it: dirty %v", n, d)
 			}
 		}
 		last = m
 	}
-	if err := store.Delete(t.Context(), stores[2], k); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, store.Delete(t.Context(), stores[2], k))
 	put(t, stores[2], session.Batch{Rows: []session.Row{storetest.Row(k, 1)}}) // five hours before the deletion, it says
 	if m, err := stores[0].Revision(t.Context(), k); err != nil || m <= last {
 		t.Errorf("mark %d of a session made anew, was %d before: %v", m, last, err)
@@ -97,23 +85,16 @@ func TestErased(t *testing.T) {
 	live.Known = spans.KnownLive
 	put(t, s, session.Batch{Rows: []session.Row{storetest.Row(k, 1), live},
 		Blocks: []session.Block{storetest.Block(k, "own")}})
-	m, err := s.Revision(t.Context(), k)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.SetSummary(t.Context(), k, store.SummaryUpdate{Revision: m, Summary: storetest.Summary(k),
-		Figures: storetest.FiguresFor(k, 3)}); err != nil {
-		t.Fatal(err)
-	}
+	m := must(s.Revision(t.Context(), k))(t)
+	noError(t, s.SetSummary(t.Context(), k, store.SummaryUpdate{Revision: m, Summary: storetest.Summary(k),
+		Figures: storetest.FiguresFor(k, 3)}))
 	for _, want := range []string{"rows", "blocks", "touches", "summaries", "turns_raw",
 		"tool_calls_raw", "compactions_raw", "permission_evaluations_raw"} {
 		if left(t, s)[want] == 0 {
 			t.Fatalf("nothing in %s: %v", want, left(t, s))
 		}
 	}
-	if err := store.Delete(t.Context(), s, k); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, store.Delete(t.Context(), s, k))
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
 		got := left(t, s)
 		ids := all(t, each(t.Context(), s, "names", "session", "FROM "+s.layout.of(&deletionTable)+" WHERE session != ''",
@@ -136,9 +117,7 @@ func TestLiveRowsCollapse(t *testing.T) {
 		r.Known, r.End = spans.KnownLive, r.Start+at
 		put(t, s, session.Batch{Rows: []session.Row{r}})
 	}
-	if err := s.client.exec(t.Context(), "OPTIMIZE TABLE "+s.layout.local(&rowTable)+" FINAL"); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, s.client.exec(t.Context(), "OPTIMIZE TABLE "+s.layout.local(&rowTable)+" FINAL"))
 	if n := left(t, s)["rows"]; n != 1 {
 		t.Errorf("%d rows in the table, want 1", n)
 	}
@@ -154,16 +133,12 @@ func TestLeftHalfWay(t *testing.T) {
 	s := openAt(t, dsn, &off)
 	k, other := session.Key{ID: "s"}, session.Key{ID: "other"}
 	put(t, s, session.Batch{Rows: []session.Row{storetest.Row(k, 1), storetest.Row(other, 2)}})
-	if _, err := s.note(t.Context(), k); err != nil {
-		t.Fatal(err)
-	}
+	must(s.note(t.Context(), k))(t)
 	if n := len(all(t, s.Rows(t.Context(), k))); n != 0 || left(t, s)["rows"] != 2 {
 		t.Errorf("%d rows seen, tables %v", n, left(t, s))
 	}
 	put(t, s, session.Batch{Rows: []session.Row{storetest.Row(k, 3)}}) // a new session
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, s.Close())
 	off = 2 * leftFor // so that it counts as left
 	s = openAt(t, dsn, &off)
 	for deadline := time.Now().Add(30 * time.Second); left(t, s)["rows"] != 2 ||
@@ -197,10 +172,7 @@ func TestTwice(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	s, err := OpenReadOnly(t.Context(), dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must(OpenReadOnly(t.Context(), dsn))(t)
 	defer func() { _ = s.Close() }()
 	if n := len(all(t, s.Rows(t.Context(), session.Key{ID: "s"}))); n != 1 {
 		t.Errorf("%d rows", n)
@@ -229,17 +201,10 @@ func TestProjectDeleted(t *testing.T) {
 	s := openAt(t, fresh(t), new(time.Duration))
 	k := session.Key{ID: "s"}
 	put(t, s, session.Batch{Rows: []session.Row{storetest.Row(k, 1)}})
-	m, err := s.Revision(t.Context(), k)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must(s.Revision(t.Context(), k))(t)
 	p := store.SummaryUpdate{Revision: m, Summary: storetest.Summary(k), Figures: storetest.FiguresFor(k, 3)}
-	if err := store.Delete(t.Context(), s, k); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.derive(t.Context(), k, &p); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, store.Delete(t.Context(), s, k))
+	noError(t, s.derive(t.Context(), k, &p))
 	if n := len(all(t, s.Figures(t.Context(), store.FigureQuery{}))); n != 0 {
 		t.Errorf("figures of %d turns are left of a session that was deleted", n)
 	}
@@ -260,13 +225,8 @@ func TestDocs(t *testing.T) {
 	if err == nil {
 		err = s.SetSummary(t.Context(), k, store.SummaryUpdate{Revision: m, Figures: storetest.FiguresFor(k, 3)})
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	page, err := os.ReadFile("../stats/README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
+	page := must(os.ReadFile("../stats/README.md"))(t)
 	s.client.settings.Set("database", s.dsn.Database)
 	blocks := clickhouseBlock.FindAllSubmatch(page, -1)
 	if len(blocks) < 7 {

@@ -29,10 +29,7 @@ const lockBound = 50 * time.Millisecond
 func waits(t *testing.T, path string) (stop func() []time.Duration) {
 	t.Helper()
 	db := look(t, path)
-	conn, err := db.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must(db.Conn(t.Context()))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	var all []time.Duration
 	var wg sync.WaitGroup
@@ -70,15 +67,10 @@ func waitOnce(t *testing.T, conn *sql.Conn) time.Duration {
 // ids returns the sessions of a database.
 func ids(t *testing.T, path string) (all []string) {
 	t.Helper()
-	st, err := sqlitestore.OpenReadOnly(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	st := must(sqlitestore.OpenReadOnly(t.Context(), path))(t)
 	defer func() { _ = st.Close() }()
 	for s, err := range st.Sessions(t.Context(), store.Query{}) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		all = append(all, s.ID)
 	}
 	return all

@@ -60,10 +60,7 @@ func smallDisk(t *testing.T, mib int) string {
 // fill writes a file until the disk is full.
 func fill(t *testing.T, path string) {
 	t.Helper()
-	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must(os.Create(path))(t)
 	defer f.Close()
 	for size := 1 << 20; size >= 1; {
 		if _, err := f.Write(make([]byte, size)); errors.Is(err, syscall.ENOSPC) {
@@ -81,9 +78,7 @@ func limitFiles(t *testing.T, p *process, n int64) {
 	if n < 0 {
 		limit.Cur = unix.RLIM_INFINITY
 	}
-	if err := unix.Prlimit(p.cmd.Process.Pid, unix.RLIMIT_FSIZE, &limit, nil); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, unix.Prlimit(p.cmd.Process.Pid, unix.RLIMIT_FSIZE, &limit, nil))
 }
 
 // A store that fails while spans come, and is mended later: what it cannot take is not acknowledged, senders get a
@@ -272,9 +267,7 @@ func TestStoreAwayAtStart(t *testing.T) {
 		{name: "folder not mounted yet", away: func(t *testing.T, c *collector) func() {
 			dir := filepath.Dir(c.db)
 			c.db = filepath.Join(dir, "mnt", "sessions.db")
-			if err := os.Symlink(filepath.Join(dir, "volume"), filepath.Dir(c.db)); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, os.Symlink(filepath.Join(dir, "volume"), filepath.Dir(c.db)))
 			return func() {
 				if err := os.Mkdir(filepath.Join(dir, "volume"), 0o700); err != nil {
 					t.Error(err)
@@ -285,9 +278,7 @@ func TestStoreAwayAtStart(t *testing.T) {
 			writeFile(t, c.db, nil, 0o600)
 			db := look(t, c.db)
 			db.SetMaxOpenConns(1)
-			if _, err := db.ExecContext(t.Context(), "BEGIN EXCLUSIVE"); err != nil {
-				t.Fatal(err)
-			}
+			must(db.ExecContext(t.Context(), "BEGIN EXCLUSIVE"))(t)
 			return func() { _ = db.Close() }
 		}},
 		{name: "disk full", disk: 8, away: func(t *testing.T, c *collector) func() {
@@ -352,9 +343,7 @@ func TestUnusableAtStart(t *testing.T) {
 		{name: "read-only file", as: &syscall.Credential{Uid: 65534, Gid: 65534}, make: func(t *testing.T, path string) {
 			seedDatabase(t, path)
 			for _, err := range []error{os.Chmod(path, 0o444), os.Chmod(filepath.Dir(path), 0o555)} {
-				if err != nil {
-					t.Fatal(err)
-				}
+				noError(t, err)
 			}
 		}, says: ""},
 	} {
@@ -493,52 +482,34 @@ const pageSize = 8192
 
 func sizeOf(t *testing.T, path string) int64 {
 	t.Helper()
-	info, err := os.Stat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := must(os.Stat(path))(t)
 	return info.Size()
 }
 
 func writeFile(t *testing.T, path string, text []byte, mode os.FileMode) {
 	t.Helper()
-	if err := os.WriteFile(path, text, mode); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(path, text, mode))
 }
 
 func readFile(t *testing.T, path string) []byte {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile(path))(t)
 	return text
 }
 
 // overwrite changes bytes of a file in place.
 func overwrite(t *testing.T, path string, at int64, text []byte) {
 	t.Helper()
-	f, err := os.OpenFile(path, os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must(os.OpenFile(path, os.O_WRONLY, 0))(t)
 	defer f.Close()
-	if _, err := f.WriteAt(text, at); err != nil {
-		t.Fatal(err)
-	}
+	must(f.WriteAt(text, at))(t)
 }
 
 // publicDir is a folder that another user reaches; those of the test are root's alone.
 func publicDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "otelagent-soak-public-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must(os.MkdirTemp("", "otelagent-soak-public-"))(t)
 	t.Cleanup(func() { _ = os.Chmod(dir, 0o700); _ = os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.Chmod(dir, 0o755))
 	return dir
 }

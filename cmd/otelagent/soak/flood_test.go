@@ -40,10 +40,7 @@ func spansOf(t *testing.T, rng *rand.Rand, n int, shape func(i int, s ptrace.Spa
 		s.SetEndTimestamp(pcommon.NewTimestampFromTime(now.Add(time.Millisecond)))
 		shape(i, s)
 	}
-	b, err := ptraceotlp.NewExportRequestFromTraces(td).MarshalProto()
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must(ptraceotlp.NewExportRequestFromTraces(td).MarshalProto())(t)
 	return b
 }
 

@@ -92,13 +92,8 @@ func (l launch) start(t *testing.T, cmd *exec.Cmd, args ...string) *process {
 		cmd.Stdin = l.stdin
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: l.as}
-	errs, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	errs := must(cmd.StderrPipe())(t)
+	noError(t, cmd.Start())
 	go func() {
 		for s := bufio.NewScanner(errs); s.Scan(); {
 			p.mu.Lock()

@@ -219,7 +219,7 @@ type grpcWire struct {
 
 func newGRPCWire(t *testing.T, addr string) *grpcWire {
 	t.Helper()
-	conn, err := grpc.NewClient(
+	conn := must(grpc.NewClient(
 		addr,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithConnectParams(
@@ -232,10 +232,7 @@ func newGRPCWire(t *testing.T, addr string) *grpcWire {
 				MinConnectTimeout: time.Second,
 			},
 		),
-	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	))(t)
 	return &grpcWire{conn, ptraceotlp.NewGRPCClient(conn)}
 }
 

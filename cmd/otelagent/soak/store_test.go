@@ -16,10 +16,7 @@ import (
 // look opens a database as another program would.
 func look(t *testing.T, path string) *sql.DB {
 	t.Helper()
-	db, err := sql.Open("sqlite", (&url.URL{Scheme: "file", Path: path}).String()+"?_pragma=busy_timeout(5000)")
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must(sql.Open("sqlite", (&url.URL{Scheme: "file", Path: path}).String()+"?_pragma=busy_timeout(5000)"))(t)
 	return db
 }
 
@@ -31,10 +28,8 @@ func storedSpans(t *testing.T, path string) (n int) {
 	}
 	db := look(t, path)
 	defer db.Close()
-	if err := db.QueryRowContext(t.Context(),
-		"SELECT count(*) FROM rows").Scan(&n); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, db.QueryRowContext(t.Context(),
+		"SELECT count(*) FROM rows").Scan(&n))
 	return n
 }
 
@@ -42,10 +37,7 @@ func storedSpans(t *testing.T, path string) (n int) {
 func lock(t *testing.T, path string) (unlock func()) {
 	t.Helper()
 	db := look(t, path)
-	conn, err := db.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must(db.Conn(t.Context()))(t)
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
 		_, err := conn.ExecContext(t.Context(), "BEGIN IMMEDIATE")
 		if err == nil {

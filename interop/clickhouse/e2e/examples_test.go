@@ -15,10 +15,7 @@ func TestPipelineOfTheExamples(t *testing.T) {
 	r := start(t)
 	dsn := database(r, "examples")
 	dir := t.TempDir()
-	config, err := filepath.Abs(filepath.Join(repository, "examples", "pipelines", "clickhouse.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := must(filepath.Abs(filepath.Join(repository, "examples", "pipelines", "clickhouse.yaml")))(t)
 	c := &collector{t: t, config: config, addr: freeAddress(t), log: filepath.Join(dir, "log")}
 	for name, value := range map[string]string{
 		"OTELAGENT_DB": dsn, "QUEUE": filepath.Join(dir,
@@ -31,9 +28,7 @@ func TestPipelineOfTheExamples(t *testing.T) {
 	half := len(spans) / 200 * 100
 	for i, part := range [][][]byte{spans[:half], spans[half:]} {
 		for req := range slices.Chunk(part, 100) {
-			if err := c.post(t.Context(), slices.Concat(req...)); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, c.post(t.Context(), slices.Concat(req...)))
 		}
 		if i == 0 {
 			c.kill()

@@ -67,10 +67,7 @@ type collector struct {
 // freeAddress returns a loopback address that was free a moment ago.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
 	return l.Addr().String()
 }
@@ -96,9 +93,7 @@ service:
   pipelines:
     traces: {receivers: [otlp], exporters: [agent_session]}
 `, c.addr, dsn)
-	if err := os.WriteFile(c.config, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(c.config, []byte(config), 0o600))
 	c.start()
 	t.Cleanup(c.kill)
 	return c

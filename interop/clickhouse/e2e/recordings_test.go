@@ -38,10 +38,7 @@ func spansOf(t *testing.T, files []string) [][]byte {
 		got  []ptrace.Traces
 		fail error
 	)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		req := ptraceotlp.NewExportRequest()
@@ -61,10 +58,8 @@ func spansOf(t *testing.T, files []string) [][]byte {
 	go func() { _ = server.Serve(l) }()
 	defer server.Close()
 	for _, f := range files {
-		if _, err := run(t, "send", "--endpoint", "http://"+l.Addr().String(), "--protocol", "http/protobuf", "--capture",
-			"content", f); err != nil {
-			t.Fatal(err)
-		}
+		must(run(t, "send", "--endpoint", "http://"+l.Addr().String(), "--protocol", "http/protobuf", "--capture",
+			"content", f))(t)
 	}
 	mu.Lock()
 	defer mu.Unlock()
@@ -84,10 +79,7 @@ func spansOf(t *testing.T, files []string) [][]byte {
 					ss.Scope().CopyTo(s.Scope())
 					s.SetSchemaUrl(ss.SchemaUrl())
 					span.CopyTo(s.Spans().AppendEmpty())
-					body, err := ptraceotlp.NewExportRequestFromTraces(one).MarshalProto()
-					if err != nil {
-						t.Fatal(err)
-					}
+					body := must(ptraceotlp.NewExportRequestFromTraces(one).MarshalProto())(t)
 					out = append(out, body)
 				}
 			}

@@ -34,10 +34,7 @@ func recorded(t testing.TB) (*otelagent.Tracer, *tracetest.SpanRecorder) {
 
 func post(t testing.TB, path, body string) *http.Request {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://model"+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must(http.NewRequestWithContext(t.Context(), http.MethodPost, "http://model"+path, strings.NewReader(body)))(t)
 	return r
 }
 
@@ -85,9 +82,7 @@ func TestStateIsBounded(t *testing.T) {
 		return response(200, chatReply), nil
 	})))
 	for i := range maxConversations + 10 {
-		if _, err := tr.RoundTrip(post(t, "/v1/chat/completions", question(fmt.Sprint(i)))); err != nil {
-			t.Fatal(err)
-		}
+		must(tr.RoundTrip(post(t, "/v1/chat/completions", question(fmt.Sprint(i)))))(t)
 	}
 	check(t, tr, maxConversations)
 	ended := func() (n int) {
@@ -110,10 +105,7 @@ func TestStateIsBounded(t *testing.T) {
 	// One conversation of many requests.
 	messages := `{"role":"user","content":"0"}`
 	for i := range 2 * maxKeys {
-		res, err := tr.RoundTrip(post(t, "/v1/chat/completions", `{"messages":[`+messages+`]}`))
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := must(tr.RoundTrip(post(t, "/v1/chat/completions", `{"messages":[`+messages+`]}`)))(t)
 		_, _ = io.Copy(io.Discard, res.Body)
 		_ = res.Body.Close()
 		messages += `,{"role":"assistant","content":"hi"},{"role":"user","content":"` + fmt.Sprint(i) + `"}`
@@ -253,10 +245,7 @@ func FuzzRequest(f *testing.F) {
 				return response(200, string(reply)), nil
 			})))
 			for range 2 {
-				res, err := tr.RoundTrip(post(t, path, string(sent)))
-				if err != nil {
-					t.Fatal(err)
-				}
+				res := must(tr.RoundTrip(post(t, path, string(sent))))(t)
 				if got, _ := io.ReadAll(res.Body); !bytes.Equal(got, reply) {
 					t.Errorf("%q was passed on", got)
 				}
@@ -293,10 +282,7 @@ func TestRedirect(t *testing.T) {
 			return response(status, chatReply), nil
 		})))
 		for i := range 2 {
-			res, err := tr.RoundTrip(post(t, "/v1/chat/completions", question("a")))
-			if err != nil {
-				t.Fatal(err)
-			}
+			res := must(tr.RoundTrip(post(t, "/v1/chat/completions", question("a"))))(t)
 			if read || i == 1 {
 				_, _ = io.Copy(io.Discard, res.Body)
 			}
@@ -337,10 +323,7 @@ func TestStartTool(t *testing.T) {
 	})))
 	defer tr.Close()
 	ask := func(text string) {
-		res, err := tr.RoundTrip(post(t, "/v1/chat/completions", question(text)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := must(tr.RoundTrip(post(t, "/v1/chat/completions", question(text))))(t)
 		_, _ = io.Copy(io.Discard, res.Body)
 	}
 	start := func(args string) bool {

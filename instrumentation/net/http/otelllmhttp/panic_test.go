@@ -39,9 +39,7 @@ func TestPanicStaysHere(t *testing.T) {
 			WithBase(answers(func(*http.Request) (*http.Response, error) { return response(http.StatusOK, chatReply), nil })))
 		for range 2 {
 			res, err := tr.RoundTrip(post(t, "/v1/chat/completions", question("a")))
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			body, err := io.ReadAll(res.Body)
 			if _ = res.Body.Close(); err != nil || string(body) != chatReply {
 				t.Errorf("%q, %v", body, err)
