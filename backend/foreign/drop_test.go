@@ -49,3 +49,17 @@ func TestDropEachRecord(t *testing.T) {
 		})
 	}
 }
+
+// TestUnknownAllocatesNothing holds a span of a scope that no source claims, and one without a role, to no allocation.
+func TestUnknownAllocatesNothing(t *testing.T) {
+	get := Get(func(string) session.Value { return session.Value{} })
+	for _, name := range []string{"io.opentelemetry.http", "opencode", "codex_otel.log_only"} {
+		n := testing.AllocsPerRun(100, func() {
+			scope := Default().Scope(name)
+			scope.Match(Span, "sql.query", scope.Mark("db.system")|scope.Mark("http.url"), get)
+		})
+		if n > 0 {
+			t.Errorf("%s: %v allocations", name, n)
+		}
+	}
+}

@@ -196,25 +196,6 @@ func TestPushReturnsAfterCommit(t *testing.T) {
 	require.Error(t, err, "nothing was rejected")
 }
 
-func TestStoreErrorIsRetried(t *testing.T) {
-	fails := 2
-	var mu sync.Mutex
-	b := setup(t, func(session.Batch) error {
-		mu.Lock()
-		defer mu.Unlock()
-		if fails--; fails >= 0 {
-			return errors.New("database is locked")
-		}
-		return nil
-	}, fastRetry)
-	require.NoError(t, b.exp.ConsumeTraces(t.Context(), traces("a")))
-	require.Equal(t, 3, b.store.puts)
-	require.Equal(t, map[string]int{"a": 1}, b.store.committed())
-
-	metadatatest.AssertEqualExporterAgentSessionSpansStored(t, b.tel,
-		point(1), ignore...)
-}
-
 func refuse(ids ...string) func(session.Batch) error {
 	return func(b session.Batch) error {
 		for _, got := range rowSessions(b) {
@@ -241,7 +222,10 @@ func TestRefusedSessionsAmongMany(t *testing.T) {
 	require.Less(t, b.store.puts, 100)
 
 	all := setup(t, refuse(ids...))
-	require.True(t, consumererror.IsPermanent(all.exp.ConsumeTraces(t.Context(), traces(ids...))))
+	err := all.exp.ConsumeTraces(t.Context(), traces(ids...))
+	require.ErrorIs(t, err, store.ErrData)
+	require.True(t, consumererror.IsPermanent(err))
+	require.Empty(t, all.store.committed())
 	require.Less(t, all.store.puts, 2*maxWrites+2)
 }
 
@@ -263,31 +247,6 @@ func TestRefusedRowLeavesTheGoodOnes(t *testing.T) {
 			require.Equal(t, 1, b.logs.FilterLevelExact(zapcore.WarnLevel).Len())
 		})
 	}
-}
-
-func TestAllRefusedIsPermanent(t *testing.T) {
-	b := setup(t, refuse("a", "b"))
-	err := b.exp.ConsumeTraces(t.Context(), traces("a", "b"))
-	require.ErrorIs(t, err, store.ErrData)
-	require.True(t, consumererror.IsPermanent(err))
-	require.Empty(t, b.store.committed())
-}
-
-// A span that cannot be placed is counted and left out; the rest of its batch is stored.
-func TestMalformedSpanIsRejectedAlone(t *testing.T) {
-	b := setup(t, nil)
-	td := traces("a", "b")
-	td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0).SetSpanID(pcommon.SpanID{})
-	require.NoError(t, b.exp.ConsumeTraces(t.Context(), td))
-	require.Equal(t, map[string]int{"b": 1}, b.store.committed())
-	m, err := b.tel.GetMetric("otelcol_exporter_agent_session_spans_rejected")
-	require.NoError(t, err)
-	points := m.Data.(metricdata.Sum[int64]).DataPoints
-	require.Len(t, points, 1)
-	require.EqualValues(t, 1, points[0].Value)
-	reason, ok := points[0].Attributes.Value("reason")
-	require.True(t, ok)
-	require.NotEmpty(t, reason.AsString())
 }
 
 func TestTimeoutReachesTheStore(t *testing.T) {

@@ -3,11 +3,8 @@ package agentsessionexporter
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -227,11 +224,10 @@ func put(t testing.TB, m pcommon.Map, attrs []attribute.KeyValue) {
 	}
 }
 
-// read returns the requests of all sessions by run, turn and attempt, and the trees as JSON.
-func read(t *testing.T, st store.Store) (requests map[string]string, trees string) {
+// read returns the requests of all sessions by run, turn and attempt.
+func read(t *testing.T, st store.Store) map[string]string {
 	t.Helper()
-	requests = map[string]string{}
-	var all []string
+	requests := map[string]string{}
 	for sum, err := range st.Sessions(t.Context(), store.Query{}) {
 		require.NoError(t, err)
 		var rows []session.Row
@@ -242,9 +238,6 @@ func read(t *testing.T, st store.Store) (requests map[string]string, trees strin
 		blocks, err := session.NewBlockSet(st.Blocks(t.Context(), sum.Key))
 		require.NoError(t, err)
 		tree := session.Assemble(rows)
-		raw, err := json.MarshalIndent(tree, "", " ")
-		require.NoError(t, err)
-		all = append(all, string(raw))
 		for _, run := range tree.Runs {
 			for _, turn := range run.Turns {
 				for _, q := range turn.Requests {
@@ -255,6 +248,5 @@ func read(t *testing.T, st store.Store) (requests map[string]string, trees strin
 			}
 		}
 	}
-	slices.Sort(all) // sessions come by their last projection
-	return requests, strings.Join(all, "\n")
+	return requests
 }

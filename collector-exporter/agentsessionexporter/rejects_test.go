@@ -29,7 +29,8 @@ func logged(b *testBundle) map[string]map[string]any {
 	return out
 }
 
-// A log line names a span that was not stored, with the reason and without content.
+// A span that cannot be placed, and one that the store refuses, are counted and left out; the rest of their batch is
+// stored. A log line names each, with the reason and without content.
 func TestRejectedSpansAreLogged(t *testing.T) {
 	b := setup(t, refuse("refused"))
 	td := traces("good", "nobody", "refused")
@@ -41,6 +42,9 @@ func TestRejectedSpansAreLogged(t *testing.T) {
 	}
 	appendForeign(td)
 	require.NoError(t, b.exp.ConsumeTraces(t.Context(), td))
+	require.Equal(t, map[string]int{"good": 1}, b.store.committed())
+	metadatatest.AssertEqualExporterAgentSessionSpansRejected(t, b.tel,
+		append(point(1, reason(otlprow.ReasonTimes)), point(1, reason(reasonStore))...), ignore...)
 	ld := records("good", "late")
 	ld.ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(1).Attributes().Remove("session.id")
 	require.NoError(t, b.logsExp.ConsumeLogs(t.Context(), ld))

@@ -344,31 +344,6 @@ func TestFollowed(t *testing.T) {
 	}
 }
 
-// The speed of reading, and that of a scan of the JSON.
-func BenchmarkDecoder(b *testing.B) {
-	text := read(b, spotter)
-	b.SetBytes(int64(len(text)))
-	for b.Loop() {
-		for _, err := range claudecode.NewDecoder().Events(bytes.NewReader(text)) {
-			if err != nil {
-				b.Fatal(err)
-			}
-		}
-	}
-}
-
-func BenchmarkScan(b *testing.B) {
-	text := read(b, spotter)
-	b.SetBytes(int64(len(text)))
-	for b.Loop() {
-		for line := range bytes.Lines(text) {
-			if !json.Valid(line) {
-				b.Fatal("no JSON")
-			}
-		}
-	}
-}
-
 // repeated is a transcript of n times the same turns, each with ids of its own.
 type repeated struct {
 	text []byte

@@ -225,18 +225,6 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-func BenchmarkEvents(b *testing.B) {
-	text, _ := io.ReadAll(&long{turns: 2000})
-	b.SetBytes(int64(len(text)))
-	for b.Loop() {
-		for _, err := range codex.NewDecoder().Events(bytes.NewReader(text)) {
-			if err != nil {
-				b.Fatal(err)
-			}
-		}
-	}
-}
-
 // TestForkAlone reads forks alone, before their parents or after them: the sums are in the end those of both at once.
 func TestForkAlone(t *testing.T) {
 	const parent = `{"timestamp":"2026-01-01T10:00:0%dZ","type":`

@@ -85,17 +85,3 @@ func BenchmarkReader(b *testing.B) {
 		}
 	})
 }
-
-// BenchmarkLedger reads the sample's ledger, 259 KB with the events of its runs and laid out for people.
-func BenchmarkLedger(b *testing.B) {
-	in := read(b, "testdata/ledgers/sample-session.json")
-	b.SetBytes(int64(len(in)))
-	b.ReportAllocs()
-	for b.Loop() {
-		for _, err := range NewDecoder().Events(bytes.NewReader(in)) {
-			if err != nil {
-				b.Fatal(err)
-			}
-		}
-	}
-}

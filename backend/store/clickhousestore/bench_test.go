@@ -105,16 +105,3 @@ func benchOpen(b *testing.B) *Store {
 	b.Cleanup(func() { _ = s.Close() })
 	return s
 }
-
-// BenchmarkEncode measures what Put does before it sends the first byte. It needs no server.
-func BenchmarkEncode(b *testing.B) {
-	w := &putter{writer: 1 << 62}
-	batch := benchBatches(0, false)
-	for b.Loop() {
-		if err := w.encode(batch, 1); err != nil {
-			b.Fatal(err)
-		}
-	}
-	b.SetBytes(int64(len(w.rows)))
-	report(b)
-}
