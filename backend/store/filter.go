@@ -42,7 +42,7 @@ var ErrFilter = errors.New("no such filter")
 //   - errors and denied are 1 or true; 0 and false leave it as it is
 //   - min_cost is a number above 0
 //   - since and until are a date, a time in RFC 3339, or how long ago: 90m, 24h, 7d
-//   - archived is 1 or true for both, only, or 0, false or no for those that are not
+//   - archived is include (or 1) for both, only, or exclude
 //   - limit is a number above 0, after what Cursor.String wrote
 //
 // Errors say what is wanted and hold no more than 64 bytes of the value.
@@ -95,11 +95,10 @@ func (q *Query) Filter(name, value string, now time.Time) error {
 	case "until":
 		q.Until, err = ParseTime(value, now)
 	case "archived":
-		values := map[string]Archived{"only": ArchivedOnly, "1": ArchivedToo, "true": ArchivedToo,
-			"0": ArchivedNot, "false": ArchivedNot, "no": ArchivedNot}
+		values := map[string]Archived{"include": ArchivedToo, "1": ArchivedToo, "only": ArchivedOnly, "exclude": ArchivedNot}
 		archived, ok := values[value]
 		if !ok {
-			return bad("1, 0 or only")
+			return bad("exclude, include or only")
 		}
 		q.Archived = archived
 	case "limit":

@@ -29,7 +29,6 @@ import (
 	"go.opentelemetry.io/collector/exporter/otlphttpexporter"
 	"go.opentelemetry.io/collector/extension"
 	"go.opentelemetry.io/collector/otelcol"
-	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/processor"
 	"go.opentelemetry.io/collector/processor/batchprocessor"
 	"go.opentelemetry.io/collector/processor/memorylimiterprocessor"
@@ -284,8 +283,7 @@ const collectorVersion = "v0.161.0"
 // with the same exporter (collector-exporter/distribution).
 func components() (otelcol.Factories, error) {
 	f := otelcol.Factories{Telemetry: telemetry.NewFactory(defaultTelemetry,
-		telemetry.WithCreateResource(telemetryResource), telemetry.WithCreateLogger(telemetryLogger),
-		telemetry.WithCreateMeterProvider(telemetryMeters))}
+		telemetry.WithCreateLogger(telemetryLogger), telemetry.WithCreateMeterProvider(telemetryMeters))}
 	var errs [4]error
 	f.Receivers, errs[0] = otelcol.MakeFactoryMap[receiver.Factory](otlpreceiver.NewFactory())
 	f.Processors, errs[1] = otelcol.MakeFactoryMap[processor.Factory](
@@ -329,17 +327,6 @@ func defaultTelemetry() component.Config {
 	return c
 }
 
-// telemetryResource identifies the process.
-func telemetryResource(
-	_ context.Context, set telemetry.Settings, _ component.Config,
-) (pcommon.Resource, string, error) {
-	r := pcommon.NewResource()
-	r.Attributes().PutStr("service.name", set.BuildInfo.Command)
-	r.Attributes().PutStr("service.version", set.BuildInfo.Version)
-	r.Attributes().PutStr("service.instance.id", rand.Text())
-	return r, "", nil
-}
-
 // telemetryLogger writes a flood of equal lines ten times in ten seconds, and then one in a hundred.
 func telemetryLogger(
 	_ context.Context, set telemetry.LoggerSettings, config component.Config,
@@ -379,10 +366,9 @@ func telemetryMeters(
 	if c.Views == nil && set.DefaultViews != nil {
 		c.Views = set.DefaultViews(c.Level)
 	}
-	resource := &otelconf.Resource{}
-	for key, value := range set.Resource.Attributes().All() {
-		resource.Attributes = append(resource.Attributes, otelconf.AttributeNameValue{Name: key, Value: value.AsRaw()})
-	}
+	resource := &otelconf.Resource{Attributes: []otelconf.AttributeNameValue{
+		{Name: "service.name", Value: set.BuildInfo.Command}, {Name: "service.version", Value: set.BuildInfo.Version},
+		{Name: "service.instance.id", Value: rand.Text()}}}
 	sdk, err := otelconf.NewSDK(otelconf.WithContext(ctx), otelconf.WithOpenTelemetryConfiguration(
 		otelconf.OpenTelemetryConfiguration{Resource: resource, MeterProvider: &c.MeterProvider}))
 	if err != nil {

@@ -72,25 +72,16 @@ usage.`,
 // sinceHelp is the help of --since.
 const sinceHelp = "since this `TIME`: a date, a time in RFC 3339, or how long ago: 90m, 24h, 7d"
 
-// archivedModes are the values of --archived, as store.Query.Filter spells them.
-var archivedModes = map[string]string{"exclude": "no", "include": "1", "only": "only"}
-
 // lsQuery makes the query of the flags; filtered says that it selects fewer than all sessions.
 func (a *app) lsQuery(flags *pflag.FlagSet, args []string) (q store.Query, filtered bool, err error) {
 	q = store.Query{Tenant: a.tenant, Archived: store.ArchivedNot, Search: strings.Join(args, "")}
 	filtered = q.Search != ""
 	flags.Visit(func(f *pflag.Flag) {
 		name, value := strings.ReplaceAll(f.Name, "-", "_"), f.Value.String()
-		switch {
-		case err != nil || !slices.Contains(store.Filters(), name) || f.Name == "limit" && value == "0":
+		if err != nil || !slices.Contains(store.Filters(), name) || f.Name == "limit" && value == "0" {
 			return
-		case f.Name == "archived" && archivedModes[value] == "":
-			err = usagef("--archived %s: want exclude, include or only", value)
-			return
-		case f.Name == "archived":
-			value = archivedModes[value]
 		}
-		filtered = filtered || f.Name != "limit" && value != archivedModes["include"]
+		filtered = filtered || f.Name != "limit" && value != "include"
 		if e := q.Filter(name, value, time.Now()); e != nil {
 			err = usagef("--%s %v", f.Name, e)
 		}
