@@ -22,14 +22,13 @@ import (
 
 // pump moves events from sources into a Recorder.
 type pump struct {
-	app     *app
-	o       *sendOptions
-	in      *sources
-	shift   time.Duration   // times are moved by it
-	quit    <-chan struct{} // closed to stop after the current event
-	waiting atomic.Bool     // for the receiver, with nothing else to do
-	read    atomic.Bool     // everything was read: what is queued is sent, whatever fails
-	to      atomic.Pointer[delivery]
+	app   *app
+	o     *sendOptions
+	in    *sources
+	shift time.Duration   // times are moved by it
+	quit  <-chan struct{} // closed to stop after the current event
+	read  atomic.Bool     // everything was read: what is queued is sent, whatever fails
+	to    atomic.Pointer[delivery]
 
 	decoders map[string]input.Decoder // by dialect: one reads all files of a recording; of transcripts by name
 	first    events                   // those of the first source, of which some were read ahead
@@ -99,14 +98,10 @@ func (p *pump) deliver(ctx context.Context, tracer []otelagent.Option) (err erro
 // delivery sets up the delivery to the target, and watches until ctx ends whether spans arrive there.
 func (p *pump) delivery(ctx context.Context, tracer []otelagent.Option, service string) (*delivery, error) {
 	d, err := p.o.delivery(ctx, tracer, service, p.in.live)
-	if err != nil {
-		return nil, err
-	}
-	p.waiting.Store(!p.in.live)
-	if !d.target.file { // a file answers, or fails at once
+	if err == nil && !d.target.file { // a file answers, or fails at once
 		go p.notice(ctx, d)
 	}
-	return d, nil
+	return d, err
 }
 
 // maxAhead bounds the events that are read ahead for the name of the agent.

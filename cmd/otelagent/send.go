@@ -252,9 +252,9 @@ func (p *pump) notice(ctx context.Context, d *delivery) {
 			return
 		case <-tick.C:
 		}
-		s := d.providers.Stats()
+		s, waiting := d.providers.Stats(), !p.in.live || p.read.Load() // for the receiver, with nothing else to do
 		switch {
-		case s.Failed > 0 && !p.waiting.Load():
+		case s.Failed > 0 && !waiting:
 			p.app.say("spans are being lost: %v", plainly(s.LastError, d.target.name))
 			return
 		case s.Failed > 0 && !p.read.Load():
@@ -263,7 +263,7 @@ func (p *pump) notice(ctx context.Context, d *delivery) {
 			cancel()
 			_ = d.providers.Shutdown(over)
 			return
-		case p.waiting.Load() && s.Failed == 0 && s.Exported == 0 && s.Ended > 0:
+		case waiting && s.Failed == 0 && s.Exported == 0 && s.Ended > 0:
 			if silent++; silent == 4 {
 				p.app.say("waiting for %s to answer; Ctrl-C twice gives up", d.target.name)
 			}
@@ -386,7 +386,6 @@ func (a *app) deliver(ctx context.Context, o sendOptions) (*sent, error) {
 	if d == nil {
 		return nil, readErr
 	}
-	p.waiting.Store(true)
 	p.read.Store(true)
 
 	// The rest is delivered also after Ctrl-C; a second one ends the process.
