@@ -35,12 +35,10 @@ func tuned(t testing.TB, settings string) []string {
 }
 
 // sendAll sends a recording with args.
-func sendAll(t *testing.T, events io.Reader, args ...string) {
-	t.Helper()
-	var errs bytes.Buffer
-	if code := run(t.Context(), append([]string{"send", "-", "--replay"}, args...), events, io.Discard,
-		&errs); code != exitOK {
-		t.Fatalf("send %v: exit %d: %s", args, code, &errs)
+func sendAll(tb testing.TB, events io.Reader, args ...string) {
+	tb.Helper()
+	if code, _, errs := command(tb, events, append([]string{"send", "-", "--replay"}, args...)...); code != exitOK {
+		tb.Fatalf("send %v: exit %d: %s", args, code, errs)
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
-	"io"
 	"math"
 	"net/http"
 	"net/http/httptest"
@@ -181,9 +180,7 @@ func TestSendHeaders(t *testing.T) {
 		t.Errorf("headers %v", met)
 	}
 	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "Authorization=secret%")
-	var errs bytes.Buffer
-	code := run(t.Context(), []string{"send", "--endpoint", server.URL, file}, nil, io.Discard, &errs)
-	text := errs.String()
+	code, _, text := runWith(t, "send", "--endpoint", server.URL, file)
 	if code != exitFailed || !strings.Contains(text, "Authorization") || strings.Contains(text, "secret") {
 		t.Errorf("exit %d: %s", code, text)
 	}

@@ -53,13 +53,10 @@ var allSamples = map[string]string{
 // A second import of everything changes nothing. The sums of the database are those of its sessions read one by one.
 func TestImportTwice(t *testing.T) {
 	home := importHome(t, allSamples)
-	var errs bytes.Buffer
-	if code := run(t.Context(), []string{"import", "--yes"}, nil, io.Discard, &errs); code != exitOK {
-		t.Fatal(code, &errs)
-	}
+	code, _, errs := runWith(t, "import", "--yes")
 	once := imported(t)
-	if n := strings.Count(once, `"id":`); !strings.Contains(errs.String(), fmt.Sprintf("read %d sessions", n)) {
-		t.Errorf("%d sessions: %s", n, &errs)
+	if n := strings.Count(once, `"id":`); code != exitOK || !strings.Contains(errs, fmt.Sprintf("read %d sessions", n)) {
+		t.Errorf("%d sessions, exit %d: %s", n, code, errs)
 	}
 	must(t, os.Remove(filepath.Join(home, "data/otelagent/import.json")))
 	if cli(t, "import", "--yes"); imported(t) != once {
@@ -255,9 +252,8 @@ func TestImportIsPrivate(t *testing.T) {
 			for _, command := range [][]string{{"import", "--yes", "--state", filepath.Join(t.TempDir(), "s.json")},
 				{"send", filepath.Join(home, "exports")}} {
 				args := slices.Concat(command, args, []string{"--endpoint", url})
-				var errs bytes.Buffer
-				if code := run(t.Context(), args, nil, io.Discard, &errs); code != exitOK && code != exitPartial {
-					t.Fatal(args, errs.String())
+				if code, _, errs := runWith(t, args...); code != exitOK && code != exitPartial {
+					t.Fatal(args, errs)
 				}
 			}
 		})
@@ -385,18 +381,15 @@ func TestImportFlags(t *testing.T) {
 	if recent := cli(t, "import", "--dry-run", "--since", "30d"); recent != "" {
 		t.Errorf("--since 30d lists\n%s", recent)
 	}
-	var errs bytes.Buffer
-	if code := run(t.Context(), []string{"import"}, strings.NewReader("n\n"), io.Discard, &errs); code == exitOK ||
-		!strings.Contains(errs.String(), "[Y/n]") {
-		t.Errorf("exit %d: %s", code, &errs)
+	if code, _, errs := command(t, strings.NewReader("n\n"), "import"); code == exitOK || !strings.Contains(errs, "[Y/n]") {
+		t.Errorf("exit %d: %s", code, errs)
 	}
 	if _, err := os.Stat(filepath.Join(home, "data/otelagent/sessions.db")); err == nil {
 		t.Error("something was read")
 	}
-	errs.Reset() // errors name the flag
-	if code := run(t.Context(), []string{"import", "--protocol", "http"}, nil, io.Discard, &errs); code != exitUsage ||
-		!strings.Contains(errs.String(), "--protocol http: want grpc or http/protobuf") {
-		t.Errorf("exit %d: %s", code, &errs)
+	if code, _, errs := runWith(t, "import", "--protocol", "http"); code != exitUsage ||
+		!strings.Contains(errs, "--protocol http: want grpc or http/protobuf") {
+		t.Errorf("exit %d: %s", code, errs)
 	}
 }
 
@@ -410,20 +403,18 @@ func TestImportReports(t *testing.T) {
 		`{"timestamp":"2026-11-01T08:00:00.000Z","type":"session_meta","payload":{"id":"c1",`+
 			`"timestamp":"2026-11-01T08:00:00.000Z","cwd":"/x"}}`+"\n"), 0o600))
 	t.Setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "4000")
-	var errs bytes.Buffer
-	code := run(t.Context(), []string{"import", "--yes", "--endpoint", "http://127.0.0.1:1"}, nil, io.Discard, &errs)
+	code, _, errs := runWith(t, "import", "--yes", "--endpoint", "http://127.0.0.1:1")
 	for _, want := range []string{"waiting for http://127.0.0.1:1 to answer", "not delivered: nobody listens on"} {
-		if code != exitFailed || !strings.Contains(errs.String(), want) {
-			t.Errorf("exit %d, want %q: %s", code, want, &errs)
+		if code != exitFailed || !strings.Contains(errs, want) {
+			t.Errorf("exit %d, want %q: %s", code, want, errs)
 		}
 	}
 	if listed := cli(t, "import", "--dry-run"); !strings.Contains(listed, "codex        1 session ") {
 		t.Errorf("the list: %s", listed)
 	}
-	errs.Reset()
-	if code := run(t.Context(), []string{"import", "--yes", "--agent", "codex"}, nil, io.Discard, &errs); code != exitOK ||
-		!strings.Contains(errs.String(), "1 session without a prompt: left out") {
-		t.Errorf("exit %d: %s", code, &errs)
+	if code, _, errs := runWith(t, "import", "--yes", "--agent", "codex"); code != exitOK ||
+		!strings.Contains(errs, "1 session without a prompt: left out") {
+		t.Errorf("exit %d: %s", code, errs)
 	}
 }
 
@@ -436,11 +427,10 @@ func TestImportUnreadable(t *testing.T) {
 	for _, command := range [][]string{
 		{"import", "--yes"}, {"import"}, {"send", "--db", filepath.Join(home, "x.db"), filepath.Dir(broken)},
 	} {
-		var errs bytes.Buffer
-		if code := run(t.Context(), command, nil, io.Discard, &errs); code != exitPartial ||
-			!strings.Contains(errs.String(), "claude-code: left out: "+broken) ||
-			command[0] == "import" && !strings.Contains(errs.String(), "codex: left out: ") {
-			t.Errorf("%v: exit %d: %s", command, code, &errs)
+		if code, _, errs := runWith(t, command...); code != exitPartial ||
+			!strings.Contains(errs, "claude-code: left out: "+broken) ||
+			command[0] == "import" && !strings.Contains(errs, "codex: left out: ") {
+			t.Errorf("%v: exit %d: %s", command, code, errs)
 		}
 	}
 }
@@ -449,11 +439,10 @@ func TestImportUnreadable(t *testing.T) {
 // paths, and does not call read what is not.
 func TestImportNamesFolders(t *testing.T) {
 	home := importHome(t, nil)
-	var errs bytes.Buffer
-	code := run(t.Context(), []string{"import", "--agent", "pi", "--since", "2026-01-02"}, nil, io.Discard, &errs)
+	code, _, errs := runWith(t, "import", "--agent", "pi", "--since", "2026-01-02")
 	want := "otelagent: pi: no sessions since 2026-01-02 00:00:00 in " + filepath.Join(home, ".pi/agent/sessions") + "\n"
-	if code != exitOK || errs.String() != want {
-		t.Errorf("exit %d: %q, want %q", code, &errs, want)
+	if code != exitOK || errs != want {
+		t.Errorf("exit %d: %q, want %q", code, errs, want)
 	}
 	moved := filepath.Join(home, "moved")
 	must(t, os.CopyFS(filepath.Join(moved, "sessions"), os.DirFS("../../dialects/pi/testdata/agent-sessions")))
@@ -488,10 +477,9 @@ func TestImportCountsOnce(t *testing.T) {
 	text, err := io.ReadAll(z)
 	must(t, err)
 	must(t, os.WriteFile(filepath.Join(home, "data/opencode/opencode.db"), text, 0o600))
-	var errs bytes.Buffer
-	if code := run(t.Context(), []string{"import", "--yes"}, nil, io.Discard, &errs); code != exitOK ||
-		!strings.Contains(errs.String(), "read 2 sessions") || strings.Contains(errs.String(), "left out") {
-		t.Errorf("exit %d: %s", code, &errs)
+	if code, _, errs := runWith(t, "import", "--yes"); code != exitOK || !strings.Contains(errs, "read 2 sessions") ||
+		strings.Contains(errs, "left out") {
+		t.Errorf("exit %d: %s", code, errs)
 	}
 	if listed := cli(t, "import", "--dry-run"); !strings.Contains(listed, "opencode     2 sessions ") {
 		t.Errorf("the list: %s", listed)

@@ -94,12 +94,10 @@ func TestInterruptedWhileWaiting(t *testing.T) {
 
 // TestNoEventStream sends an input that is no event stream: one error reports it, not a list of lines.
 func TestNoEventStream(t *testing.T) {
-	var errs bytes.Buffer
-	code := run(t.Context(), []string{"send", "--from", "phi-core", "--db", filepath.Join(t.TempDir(), "s.db"), "-"},
-		strings.NewReader(strings.Repeat("no event\n", 50)), io.Discard, &errs)
-	if code != exitFailed || strings.Count(errs.String(), "\n") != 2 || !strings.Contains(errs.String(),
-		"nothing in the input could be read as phi-core") ||
-		!strings.Contains(errs.String(), "standard input:1:") {
-		t.Errorf("exit %d: %s", code, &errs)
+	code, _, errs := command(t, strings.NewReader(strings.Repeat("no event\n", 50)), "send", "--from", "phi-core",
+		"--db", filepath.Join(t.TempDir(), "s.db"), "-")
+	if code != exitFailed || strings.Count(errs, "\n") != 2 || !strings.Contains(errs, "standard input:1:") ||
+		!strings.Contains(errs, "nothing in the input could be read as phi-core") {
+		t.Errorf("exit %d: %s", code, errs)
 	}
 }

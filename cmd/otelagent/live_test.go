@@ -59,11 +59,11 @@ func (p *process) kill() {
 // cli runs a verb and returns what it prints.
 func cli(t *testing.T, args ...string) string {
 	t.Helper()
-	var out, errs bytes.Buffer
-	if code := run(t.Context(), args, strings.NewReader(""), &out, &errs); code != exitOK {
-		t.Fatalf("otelagent %s: exit %d\n%s", strings.Join(args, " "), code, &errs)
+	code, out, errs := runWith(t, args...)
+	if code != exitOK {
+		t.Fatalf("otelagent %s: exit %d\n%s", strings.Join(args, " "), code, errs)
 	}
-	return out.String()
+	return out
 }
 
 // keeps starts `otelagent up` as anybody does, but for its addresses, and returns its database and where it listens

@@ -20,10 +20,10 @@ import (
 )
 
 // command runs the program and returns what it printed and said.
-func command(t *testing.T, stdin io.Reader, args ...string) (code int, stdout, stderr string) {
-	t.Helper()
+func command(tb testing.TB, stdin io.Reader, args ...string) (code int, stdout, stderr string) {
+	tb.Helper()
 	var out, said bytes.Buffer
-	code = run(t.Context(), args, stdin, &out, &said)
+	code = run(tb.Context(), args, stdin, &out, &said)
 	return code, out.String(), said.String()
 }
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -59,22 +58,18 @@ func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(raw)
 }
 
-// replayDatabase is a database with the sessions of the demo in it.
-func replayDatabase(t testing.TB) string {
+// demoDatabase is a database with the sessions of the demo in it, with all their content.
+func demoDatabase(t *testing.T) string {
 	t.Helper()
 	db := filepath.Join(t.TempDir(), "s.db")
-	var errs bytes.Buffer
-	if code := run(context.Background(), []string{"send", "-", "--replay", "--capture", "content", "--db", db},
-		bytes.NewReader(demoEvents), io.Discard, &errs); code != exitOK {
-		t.Fatalf("exit %d: %s", code, &errs)
-	}
+	sendAll(t, bytes.NewReader(demoEvents), "--capture", "content", "--db", db)
 	return db
 }
 
 // In each form the body that --form prints is what is sent, with the key and where it belongs, and the answer is
 // read and compared.
 func TestReplaySend(t *testing.T) {
-	db := replayDatabase(t)
+	db := demoDatabase(t)
 	for _, tt := range []struct {
 		form, path, header, value string
 	}{
@@ -138,7 +133,7 @@ func nowhere(t *testing.T, texts ...string) {
 
 // An answer that is the recorded one is the same, however it is spelled.
 func TestReplaySame(t *testing.T) {
-	db := replayDatabase(t)
+	db := demoDatabase(t)
 	p := newProvider(t, func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, `{"id":"m","type":"message","role":"assistant","model":"m","content":[`+
 			`{"type":"text","text":"Let me look at the code."},
@@ -155,7 +150,7 @@ func TestReplaySame(t *testing.T) {
 // TestReplayNotAnswered reports each failure with exit code 1, in time, within bounds, and without the key: also
 // where a provider repeats it.
 func TestReplayNotAnswered(t *testing.T) {
-	db := replayDatabase(t)
+	db := demoDatabase(t)
 	elsewhere := newProvider(t, nil)
 	for name, tt := range map[string]struct {
 		respond func(w http.ResponseWriter, r *http.Request)
@@ -234,7 +229,7 @@ func TestReplayNotAnswered(t *testing.T) {
 // TestReplayKeys finds the key for each API and address. The command sends nothing when the named key is missing or
 // does not fit into a header.
 func TestReplayKeys(t *testing.T) {
-	db := replayDatabase(t)
+	db := demoDatabase(t)
 	p := newProvider(t, nil)
 	send := func(args ...string) (int, string) {
 		t.Helper()
@@ -292,7 +287,7 @@ func TestReplayKeys(t *testing.T) {
 
 // A swapped prompt and model are what is sent, and a stream is not asked for.
 func TestReplaySwap(t *testing.T) {
-	db := replayDatabase(t)
+	db := demoDatabase(t)
 	p := newProvider(t, nil)
 	file := filepath.Join(t.TempDir(), "system.txt")
 	must(t, os.WriteFile(file, []byte("Be <brief>.\nNow.\n"), 0o600))
@@ -306,11 +301,9 @@ func TestReplaySwap(t *testing.T) {
 		body.System != "Be <brief>.\nNow." {
 		t.Errorf("%v: %s", err, p.bodies[0])
 	}
-	var stdout, stderr bytes.Buffer
-	code = run(t.Context(), []string{"request", "0b5c/@1/0", "--db", db, "--system", "-"},
-		strings.NewReader("From a pipe."), &stdout, &stderr)
-	if code != exitOK || !strings.Contains(stdout.String(), `"system":"From a pipe.","messages":[`) {
-		t.Errorf("exit %d: %.200s%s", code, &stdout, &stderr)
+	code, out, errs = command(t, strings.NewReader("From a pipe."), "request", "0b5c/@1/0", "--db", db, "--system", "-")
+	if code != exitOK || !strings.Contains(out, `"system":"From a pipe.","messages":[`) {
+		t.Errorf("exit %d: %.200s%s", code, out, errs)
 	}
 	code, out, errs = runWith(t, "request", "0b5c/@1/0", "--db", db, "--as", "as-sent", "--model", "other")
 	if code != exitFailed || out != "" || !strings.Contains(errs,

@@ -39,8 +39,7 @@ func payloadsOf(t testing.TB, events io.Reader) (out []string) {
 
 // Every request of the demo is printed byte for byte, without an added line feed.
 func TestRequestBytes(t *testing.T) {
-	db := filepath.Join(t.TempDir(), "s.db")
-	sendAll(t, bytes.NewReader(demoEvents), "--capture", "content", "--db", db)
+	db := demoDatabase(t)
 	var got []string
 	for _, s := range []string{"0b5c/@1/0", "0b5c/@1/1", "c41d/0", "0b5c/@1/2", "0b5c/@1/3", "0b5c/@3/0", "0b5c/@3/1",
 		"0b5c/@4/0", "0b5c/@4/1"} {
@@ -58,8 +57,7 @@ func TestRequestBytes(t *testing.T) {
 
 // A turn is also named by its span.
 func TestRequestBySpan(t *testing.T) {
-	db := filepath.Join(t.TempDir(), "s.db")
-	sendAll(t, bytes.NewReader(demoEvents), "--capture", "content", "--db", db)
+	db := demoDatabase(t)
 	_, out, _ := runWith(t, "show", demoSession, "--output", "json", "--db", db)
 	var tree struct {
 		Runs []struct {
@@ -213,11 +211,7 @@ func longDatabase(tb testing.TB) string {
 	db := filepath.Join(tb.TempDir(), "s.db")
 	stream := phifixtures.Long(tb, repository, "long-200")
 	defer stream.Close()
-	var errs bytes.Buffer
-	if code := run(tb.Context(), []string{"send", "-", "--replay", "--capture", "content", "--db", db}, stream,
-		io.Discard, &errs); code != exitOK {
-		tb.Fatalf("exit %d: %s", code, &errs)
-	}
+	sendAll(tb, stream, "--capture", "content", "--db", db)
 	return db
 }
 

@@ -41,16 +41,12 @@ func fetch(t testing.TB, base, path string, edit ...func(*http.Request)) (int, s
 }
 
 // sampleDatabase holds the demo and a session of the agent guide, with all content.
-func sampleDatabase(t testing.TB) string {
+func sampleDatabase(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "s.db")
 	file := demoFile(t)
 	for _, f := range []string{file, "../../dialects/guide/testdata/session.jsonl"} {
-		var errs bytes.Buffer
-		if code := run(t.Context(), []string{"send", "--db", path, "--capture", "content", f}, strings.NewReader(""),
-			io.Discard, &errs); code != exitOK {
-			t.Fatalf("send: exit %d: %s", code, errs.String())
-		}
+		cli(t, "send", "--db", path, "--capture", "content", f)
 	}
 	return path
 }
@@ -201,10 +197,9 @@ func TestUpViewer(t *testing.T) {
 	if status, text := fetch(t, base, "/api/v1/ls"); status != 200 || !strings.Contains(text, `"sessions": []`) {
 		t.Errorf("%d %s", status, text)
 	}
-	var errs bytes.Buffer
-	if code := run(t.Context(), []string{"send", "--capture", "content", "--endpoint", "http://" + grpc},
-		bytes.NewReader(demoEvents), io.Discard, &errs); code != exitOK {
-		t.Fatalf("send: exit %d: %s", code, errs.String())
+	if code, _, errs := command(t, bytes.NewReader(demoEvents), "send", "--capture", "content", "--endpoint",
+		"http://"+grpc); code != exitOK {
+		t.Fatalf("send: exit %d: %s", code, errs)
 	}
 	if status, text := fetch(t, base, "/api/v1/ls"); status != 200 || !strings.Contains(text, demoSession) {
 		t.Errorf("%d %s", status, text)
@@ -215,8 +210,8 @@ func TestUpViewer(t *testing.T) {
 	if code != exitFailed || !strings.Contains(said, taken+" is already in use, perhaps by another viewer") {
 		t.Errorf("asked for: exit %d: %s", code, said)
 	}
+	var errs bytes.Buffer
 	a := &app{stdin: strings.NewReader(""), stdout: io.Discard, stderr: &errs, dbs: []string{db}}
-	errs.Reset()
 	opened, err := a.open(t.Context())
 	must(t, err)
 	var none errgroup.Group

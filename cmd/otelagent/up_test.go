@@ -61,9 +61,7 @@ func await(t *testing.T, lines <-chan string, prefix string) string {
 
 func runWith(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
-	var out, errs bytes.Buffer
-	code = run(t.Context(), args, strings.NewReader(""), &out, &errs)
-	return code, out.String(), errs.String()
+	return command(t, strings.NewReader(""), args...)
 }
 
 // Everything of up and send is gone once they end: goroutines, ports, the database's lock.
@@ -82,10 +80,9 @@ func TestUpLeavesNothing(t *testing.T) {
 		for _, args := range [][]string{{"--protocol", "grpc", "--endpoint", "http://" + grpc},
 			{"--protocol", "http/protobuf", "--endpoint", http}} {
 			wg.Go(func() {
-				var errs bytes.Buffer
-				if code := run(t.Context(), append([]string{"send", "--capture", "content"}, args...),
-					bytes.NewReader(demoEvents), io.Discard, &errs); code != 0 {
-					t.Errorf("send %v: exit %d: %s", args, code, errs.String())
+				args := append([]string{"send", "--capture", "content"}, args...)
+				if code, _, errs := command(t, bytes.NewReader(demoEvents), args...); code != 0 {
+					t.Errorf("%v: exit %d: %s", args, code, errs)
 				}
 			})
 		}
@@ -196,11 +193,9 @@ func TestUpFlags(t *testing.T) {
 		"--max-age", "36500d", "--max-sessions", "1000", "--max-size", "1GiB")
 	endpoint := "http://" + await(t, lines, "otelagent: OTLP over gRPC on ")
 	await(t, lines, "otelagent: ready")
-	var errs bytes.Buffer
-	args := []string{"send", "--endpoint", endpoint, "--protocol", "grpc", "--capture", "content", "--tenant",
-		"somebody", "-"}
-	if code := run(t.Context(), args, bytes.NewReader(demoEvents), io.Discard, &errs); code != exitOK {
-		t.Errorf("send: exit %d: %s", code, &errs)
+	if code, _, errs := command(t, bytes.NewReader(demoEvents), "send", "--endpoint", endpoint, "--protocol", "grpc",
+		"--capture", "content", "--tenant", "somebody", "-"); code != exitOK {
+		t.Errorf("send: exit %d: %s", code, errs)
 	}
 	cancel()
 	if code := wait(); code != exitOK {
