@@ -1,7 +1,8 @@
 package dialects_test
 
 import (
-	"os"
+	"errors"
+	"fmt"
 	"path/filepath"
 	"testing"
 
@@ -10,51 +11,68 @@ import (
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/dialects/event"
-	"github.com/otelagent/otelagent/dialects/gemini"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/transcript"
 	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/spans"
 )
 
-// TestGeminiFollows reads a log line by line as it grows, with one Decoder: the runs and turns are those of the whole.
-func TestGeminiFollows(t *testing.T) {
-	file := must(filepath.Glob("gemini/testdata/generated-cli/tmp/ws/chats/*.jsonl"))(t)[0]
-	text := must(os.ReadFile(file))(t)
-	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), writer.WithDerivedIDs)
-	rec := event.NewRecorder(p.Tracer())
-	d := gemini.NewDecoder(input.Settings{Live: true})
-	growing := filepath.Join(t.TempDir(), "session.jsonl")
-	for n := range len(text) {
-		if text[n] != '\n' && n%997 != 0 {
-			continue
-		}
-		write(t, growing, text[:n+1])
-		for ev, err := range d.Read(transcript.File{Path: growing}) {
-			must(0, err)(t)
-			rec.Record(t.Context(), ev)
-		}
-	}
-	rec.Close(t.Context())
-	shape := func(sessions []*session.Session) (list []string) {
-		for _, s := range sessions {
-			for _, r := range s.Runs {
-				list = append(list, r.ID)
-				for _, turn := range r.Turns {
-					list = append(list, turn.ResponseID)
-					for _, c := range turn.ToolCalls {
-						list = append(list, c.ID+" "+string(c.Outcome))
+// TestAgentsFollow reads each file of lines as it grows, with one Decoder: the turns that ended, with their calls, are
+// those of the whole, and no run ends by itself.
+func TestAgentsFollow(t *testing.T) {
+	for _, a := range agents(t) {
+		for _, file := range a.files(t) {
+			if filepath.Ext(file.Path) != ".jsonl" || file.Part {
+				continue
+			}
+			p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), writer.WithDerivedIDs)
+			rec, d := event.NewRecorder(p.Tracer()), a.new(input.Settings{Live: true})
+			live := file
+			live.Path = filepath.Join(t.TempDir(), filepath.Base(file.Path))
+			for _, text := range growing(t, file.Path) {
+				write(t, live.Path, text)
+				for ev, err := range d.Read(live) {
+					if err == nil {
+						rec.Record(t.Context(), ev)
+					} else if !errors.As(err, new(*input.LineError)) {
+						t.Fatal(err)
 					}
 				}
 			}
+			for ev, err := range d.Rest() {
+				noError(t, err)
+				rec.Record(t.Context(), ev)
+			}
+			rec.Close(t.Context())
+			whole := a.record(t, otelagent.CaptureContent, transcript.Family{Files: []transcript.File{file}})
+			want, got := turnsOf(whole.Sessions()), turnsOf(p.Sessions())
+			for id, turn := range got {
+				if turn != want[id] {
+					t.Errorf("%s: turn %s (-whole +followed)\n%s", file.Path, id, cmp.Diff(want[id], turn))
+				}
+			}
+			if len(got) < len(want)-1 || rec.Lost() > 0 { // the last reply may still grow
+				t.Errorf("%s: %d turns, want %d; %d events lost", file.Path, len(got), len(want), rec.Lost())
+			}
 		}
-		return list
 	}
-	whole := transcript.Family{Files: []transcript.File{{Path: file}}}
-	want := shape(geminiCLI.record(t, otelagent.CaptureContent, whole).Sessions())
-	got := shape(p.Sessions())
-	n := len(want) - 1 // the last reply may still grow
-	if diff := cmp.Diff(want[:n], got[:min(n, len(got))]); diff != "" || n < 10 {
-		t.Errorf("(-whole +followed)\n%s", diff)
+}
+
+// turnsOf returns usage and tools of the turns whose end was seen, by their places.
+func turnsOf(sessions []*session.Session) map[string]string {
+	found := map[string]string{}
+	for _, s := range sessions {
+		for n := range s.Walk() {
+			if n.Kind() != session.KindTurn || n.Turn.Known == spans.KnownClosed {
+				continue
+			}
+			text := fmt.Sprintf("%s %+v", n.Turn.ResponseID, n.Turn.Usage)
+			for _, c := range n.Turn.ToolCalls {
+				text += " " + c.Name + " " + string(c.Outcome)
+			}
+			found[fmt.Sprint(s.ID, " ", n.Run.ID, " ", n.Turn.Index)] = text
+		}
 	}
+	return found
 }

@@ -13,9 +13,6 @@ import (
 
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/dialects"
-	"github.com/otelagent/otelagent/dialects/claudecode"
-	"github.com/otelagent/otelagent/dialects/codex"
-	"github.com/otelagent/otelagent/dialects/pi"
 	"github.com/otelagent/otelagent/dialects/transcript"
 	"github.com/otelagent/otelagent/otelagent"
 )
@@ -23,12 +20,7 @@ import (
 // TestAgentsCopies reads each file together with a copy of it in another folder: no run, turn, tool call, compaction or
 // token counts twice. Messages and records that have no id may come twice.
 func TestAgentsCopies(t *testing.T) {
-	for _, a := range []agent{
-		geminiCLI,
-		{claudecode.Layout, claudecode.NewDecoder, "claudecode/testdata"},
-		{codex.Layout, codex.NewDecoder, "codex/testdata"},
-		{pi.Layout, pi.NewDecoder, "pi/testdata"},
-	} {
+	for _, a := range agents(t) {
 		for _, family := range a.families(t, a.folder) {
 			file := family.Files[0]
 			if filepath.Ext(file.Path) != ".jsonl" || filepath.Base(file.Path) == "v1.jsonl" { // its entries have no ids
@@ -122,9 +114,9 @@ func TestAgentRuns(t *testing.T) {
 			d, _ := dialects.Named(tt.dialect)
 			var got []string
 			for ev, err := range d.New().Events(strings.NewReader(strings.Join(tt.lines, "\n") + "\n")) {
-				must(0, err)(t)
+				noError(t, err)
 				var e struct{ Event, Session, Run, Status string }
-				must(0, json.Unmarshal([]byte(agenttest.Dump(ev)), &e))(t)
+				noError(t, json.Unmarshal([]byte(agenttest.Dump(ev)), &e))
 				if e.Event == tt.event {
 					got = append(got, strings.TrimSpace(e.Session+" "+e.Run+" "+e.Status))
 				}

@@ -114,7 +114,7 @@ func TestOutsideRuns(t *testing.T) {
 		d, _ := dialects.Named("claude-code")
 		reader, others := d.New(), int64(0)
 		for ev, err := range reader.Events(strings.NewReader(text)) {
-			if must(0, err)(t); ev != nil {
+			if noError(t, err); ev != nil {
 				if _, ok := ev.(*event.Other); ok {
 					others++
 				}
@@ -171,12 +171,12 @@ func TestBadRows(t *testing.T) {
 		}
 		want = append(want, "opencode: "+bad.want)
 	}
-	a := openCode(t)
+	a := agentOf(t, "opencode")
 	var got, said []string
 	for ev, err := range a.families(t, path)[0].Events(a.new(input.Settings{MaxLine: 1024})) {
 		if bad := (*input.LineError)(nil); errors.As(err, &bad) {
 			got = append(got, bad.Error())
-		} else if must(0, err)(t); err == nil {
+		} else if noError(t, err); err == nil {
 			if m, ok := ev.(*event.MessageAdded); ok {
 				said = append(said, m.Run)
 			}
@@ -207,7 +207,7 @@ func TestLongRows(t *testing.T) {
 				fmt.Sprintf(`{"type":"text","text":"said %s"}`, id)))(t)
 		}
 	}
-	a := openCode(t)
+	a := agentOf(t, "opencode")
 	var got []string
 	for ev, err := range a.families(t, path)[0].Events(a.new(input.Settings{MaxLine: 1024})) {
 		if m, ok := ev.(*event.MessageAdded); ok && err == nil {

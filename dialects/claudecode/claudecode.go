@@ -61,10 +61,12 @@ func NewDecoder(opts ...input.Settings) *transcript.Decoder {
 	return transcript.NewDecoder(Dialect, opts, open)
 }
 
-// end reports what the end of a file shows.
+// end reports what the end of a file shows. The next line may be written yet while Settings.Live is set.
 func (d *file) end() {
 	for t, k := range d.talks {
-		k.settle(nil, false)
+		if !d.Settings.Live {
+			k.settle(nil, false)
+		}
 		if t.Name != "" && d.Spawned(t.Session, t.Run()).Done {
 			t.Over(time.Time{}, event.RunResult{})
 		}

@@ -3,30 +3,22 @@ package claudecode_test
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"math"
 	"os"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"runtime/debug"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/otelagent/otelagent/agenttest"
-	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/dialects/claudecode"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
-	"github.com/otelagent/otelagent/internal/writer"
-	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -58,98 +50,8 @@ func write(t testing.TB, path string, text []byte) string {
 	return path
 }
 
-// rowsOf are the spans of the families below a path, with ids that follow from addresses.
-func rowsOf(t testing.TB, path string) []session.Row {
-	t.Helper()
-	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), writer.WithDerivedIDs)
-	for _, f := range families(t, path) {
-		rec := event.NewRecorder(p.Tracer())
-		for ev, err := range f.Events(claudecode.NewDecoder()) {
-			if bad := (*input.LineError)(nil); err != nil && !errors.As(err, &bad) {
-				t.Fatal(err)
-			}
-			if err == nil {
-				rec.Record(t.Context(), ev)
-			}
-		}
-		rec.Close(t.Context())
-	}
-	return p.Batch().Rows
-}
-
-// numbers are those of runs in the process that read them, and ids of traces, which follow from these.
-var numbers = regexp.MustCompile(`"(trace_id|ordinal)": .*`)
-
-func asJSON(t testing.TB, v any) string {
-	t.Helper()
-	text, err := json.MarshalIndent(v, "", " ")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return numbers.ReplaceAllString(string(text), "")
-}
-
-// A file that grew line by line, each time read whole into the same store, gives the tree that it gives at once. Cut
-// anywhere, what is finished stays as it is.
-func TestGrown(t *testing.T) {
-	for path, step := range map[string]int{"testdata/agtrace/claude_session.jsonl": 1, "testdata/spotter/short.jsonl": 1,
-		"testdata/entire/api-errors.jsonl": 3, inLine: 2, spotter: 397, nested: 1} {
-		t.Run(path, func(t *testing.T) {
-			want := asJSON(t, session.AssembleAll(rowsOf(t, path)))
-			folder := strings.TrimSuffix(path, ".jsonl")
-			grown := filepath.Join(t.TempDir(), filepath.Base(path))
-			if info, err := os.Stat(folder); err == nil && info.IsDir() {
-				if err := os.CopyFS(strings.TrimSuffix(grown, ".jsonl"), os.DirFS(folder)); err != nil {
-					t.Fatal(err)
-				}
-			}
-			lines := bytes.SplitAfter(read(t, path), []byte("\n"))
-			var rows []session.Row
-			for n := 1; n < len(lines)+step; n += step {
-				n := min(n, len(lines))
-				text := bytes.Join(lines[:n], nil)
-				if n%2 == 0 && n < len(lines) { // inside a line
-					text = append(text, lines[n][:len(lines[n])/2]...)
-				}
-				if !bytes.Contains(text, []byte(`"type":"user"`)) {
-					continue
-				}
-				rows = append(rows, rowsOf(t, write(t, grown, text))...)
-			}
-			if got := asJSON(t, session.AssembleAll(rows)); got != want {
-				t.Errorf("(-at once +grown)\n%s", cmp.Diff(want, got))
-			}
-		})
-	}
-}
-
-// The sums of a folder are those of its families; a fork counts what is its own, once, however it is named.
-func TestFolder(t *testing.T) {
-	var folder, apart sums
-	for _, f := range families(t, "testdata") {
-		all := treeOf(t, f.Events(claudecode.NewDecoder()))
-		for _, s := range all {
-			for _, r := range s.Runs {
-				folder.add(r)
-			}
-		}
-	}
-	for _, path := range []string{"agtrace", "agent-sessions", "langfuse-plugin", "entire", "spotter",
-		"claude-code-viewer"} {
-		for _, f := range families(t, "testdata/"+path) {
-			for _, s := range treeOf(t, f.Events(claudecode.NewDecoder())) {
-				for _, r := range s.Runs {
-					apart.add(r)
-				}
-			}
-		}
-	}
-	apart.Runs, apart.Turns, apart.Input, apart.Output = apart.Runs+1, apart.Turns+1, apart.Input+5, apart.Output+7
-	apart.CacheRead, apart.CacheWrite, apart.Copied = apart.CacheRead+17000, apart.CacheWrite+80, folder.Copied
-	folder.Tools, apart.Tools = nil, nil
-	if diff := cmp.Diff(apart, folder); diff != "" {
-		t.Errorf("the folder counts otherwise than its families (-apart +folder)\n%s", diff)
-	}
+// A fork counts what is its own, once, however it is named. Without its parent it has a defect.
+func TestFork(t *testing.T) {
 	fs := families(t, forked)
 	if len(fs) != 1 || len(fs[0].Files) != 2 || filepath.Base(fs[0].Files[1].Path) != fork+".jsonl" {
 		t.Fatalf("%+v", fs)
@@ -169,26 +71,6 @@ func TestFolder(t *testing.T) {
 	if d := alone.Runs[0].Defects; len(d) != 1 || d[0].Code != spans.DefectEventLost || d[0].Detail != "parent missing" {
 		t.Errorf("%+v", d)
 	}
-}
-
-// A fork that was read alone, before its parent or after it, is in the end what it is when both are read at once.
-func TestForkAlone(t *testing.T) {
-	alone, both := rowsOf(t, forked+"/"+fork+".jsonl"), rowsOf(t, forked)
-	want := asSums(both)
-	for _, rows := range [][]session.Row{append(slices.Clone(alone), both...), append(slices.Clone(both), alone...)} {
-		if diff := cmp.Diff(want, asSums(rows)); diff != "" {
-			t.Errorf("(-at once +one by one)\n%s", diff)
-		}
-	}
-}
-
-// asSums returns the usage of each session.
-func asSums(rows []session.Row) map[string]session.Usage {
-	found := map[string]session.Usage{}
-	for _, s := range session.AssembleAll(rows) {
-		found[s.ID] = s.Usage
-	}
-	return found
 }
 
 // Every sub-agent hangs on the call that spawned it, also one in line and one that a sub-agent spawned.
@@ -316,31 +198,28 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// A pipe that goes on ends no run by itself.
-func TestFollowed(t *testing.T) {
-	text := read(t, "testdata/agtrace/claude_session.jsonl")
-	at := bytes.Index(text, []byte("cd to myapp")) // inside a line
-	d := claudecode.NewDecoder(input.Settings{Live: true})
-	path := write(t, filepath.Join(t.TempDir(), "claude_session.jsonl"), text[:at])
-	f := families(t, path)[0].Files[0]
-	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent))
-	rec := event.NewRecorder(p.Tracer())
-	for _, part := range [][]byte{text[:at], text} {
-		write(t, path, part)
-		for ev, err := range d.Read(f) {
+// The speed of reading, and that of a scan of the JSON.
+func BenchmarkDecoder(b *testing.B) {
+	text := read(b, spotter)
+	b.SetBytes(int64(len(text)))
+	for b.Loop() {
+		for _, err := range claudecode.NewDecoder().Events(bytes.NewReader(text)) {
 			if err != nil {
-				t.Fatal(err)
+				b.Fatal(err)
 			}
-			rec.Record(t.Context(), ev)
 		}
 	}
-	rec.Close(t.Context())
-	var got sums
-	for _, r := range p.Session().Runs {
-		got.add(r)
-	}
-	if got.Runs != 2 || got.Turns != 6 || got.Output != 844 || len(got.Tools) != 4 || rec.Lost() > 0 {
-		t.Errorf("%+v, %d lost", got, rec.Lost())
+}
+
+func BenchmarkScan(b *testing.B) {
+	text := read(b, spotter)
+	b.SetBytes(int64(len(text)))
+	for b.Loop() {
+		for line := range bytes.Lines(text) {
+			if !json.Valid(line) {
+				b.Fatal("no JSON")
+			}
+		}
 	}
 }
 

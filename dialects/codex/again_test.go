@@ -2,8 +2,6 @@ package codex_test
 
 import (
 	"bytes"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -15,159 +13,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/dialects/codex"
-	"github.com/otelagent/otelagent/dialects/event"
-	"github.com/otelagent/otelagent/dialects/input"
-	"github.com/otelagent/otelagent/dialects/transcript"
-	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
-	"github.com/otelagent/otelagent/spans"
 )
-
-// grown are the rollouts that the tests of this file cut.
-var grown = []string{"agtrace/codex_session.jsonl", "traps.jsonl",
-	"generated/sessions/2026/11/22/rollout-2026-11-22T11-08-14-01a202f1-3e87-79c1-8b33-e728850da6a5.jsonl"}
-
-func shown(t *testing.T, rows []session.Row) string {
-	t.Helper()
-	text, err := json.MarshalIndent(session.AssembleAll(rows), "", " ")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
-}
-
-// TestGrown reads a rollout as it grows, each time from its beginning, and twice at last: the tree is that of the
-// whole. What was finished before does not change.
-func TestGrown(t *testing.T) {
-	for _, file := range grown {
-		text, err := os.ReadFile("testdata/" + file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		path := filepath.Join(t.TempDir(), "rollout.jsonl")
-		write := func(text []byte) session.Batch {
-			if err := os.WriteFile(path, text, 0o600); err != nil {
-				t.Fatal(err)
-			}
-			return rows(t, otelagent.CaptureContent, path)
-		}
-		whole := write(text)
-		want := shown(t, whole.Rows)
-		ended := map[string]string{} // turns
-		for _, s := range session.AssembleAll(whole.Rows) {
-			for id, turn := range turns(s) {
-				ended[id] = turn
-			}
-		}
-		var all []session.Row
-		lines := bytes.SplitAfter(text, []byte("\n"))
-		for n := 1; n <= len(lines); n += 3 {
-			part := write(bytes.Join(lines[:n], nil))
-			all = append(all, part.Rows...)
-			for _, s := range session.AssembleAll(part.Rows) {
-				for id, turn := range turns(s) {
-					if turn != ended[id] {
-						t.Errorf("%s, %d lines: turn %s (-whole +cut):\n%s", file, n, id, cmp.Diff(ended[id], turn))
-					}
-				}
-			}
-		}
-		all = append(append(all, write(text).Rows...), whole.Rows...)
-		if got := shown(t, all); got != want {
-			t.Errorf("%s (-once +grown):\n%s", file, cmp.Diff(want, got))
-		}
-	}
-}
-
-// turns returns usage and tools of the turns whose end was seen, by their ids.
-func turns(s *session.Session) map[string]string {
-	found := map[string]string{}
-	for _, r := range s.Runs {
-		for i, turn := range r.Turns {
-			if turn.Known == spans.KnownClosed {
-				continue
-			}
-			text := turn.ResponseID
-			for _, c := range turn.ToolCalls {
-				text += " " + c.Name + " " + string(c.Outcome)
-			}
-			usage, _ := json.Marshal(turn.Usage)
-			found[r.ID+string(rune('0'+i))] = text + string(usage)
-		}
-	}
-	return found
-}
-
-// TestCut cuts rollouts at bytes anywhere. What is read is no panic, and an error of the last line at most.
-func TestCut(t *testing.T) {
-	for _, file := range grown {
-		text, err := os.ReadFile("testdata/" + file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for n := 0; n < len(text); n += 97 {
-			failed := 0
-			for _, err := range codex.NewDecoder().Events(bytes.NewReader(text[:n])) {
-				var bad *input.LineError
-				if err != nil && (!errors.As(err, &bad) || !bad.Cut) {
-					t.Fatalf("%s, %d bytes: %v", file, n, err)
-				} else if err != nil {
-					failed++
-				}
-			}
-			if failed > 1 {
-				t.Fatalf("%s, %d bytes: %d errors", file, n, failed)
-			}
-		}
-	}
-}
-
-// TestFollowed reads a rollout in pieces with one Decoder, as one that follows the file does.
-func TestFollowed(t *testing.T) {
-	for _, file := range grown {
-		path := "testdata/" + file
-		want := turns(session.AssembleAll(rows(t, otelagent.CaptureContent, path).Rows)[0])
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		growing := filepath.Join(t.TempDir(), "rollout.jsonl")
-		p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), writer.WithDerivedIDs)
-		rec, d := event.NewRecorder(p.Tracer()), codex.NewDecoder(input.Settings{Live: true})
-		lines := bytes.SplitAfter(text, []byte("\n"))
-		for n := 0; n < len(lines); n += 5 {
-			part := append(bytes.Join(lines[:n], nil), lines[n][:len(lines[n])/2]...) // it ends inside a line
-			if n+5 >= len(lines) {
-				part = text
-			}
-			if err := os.WriteFile(growing, part, 0o600); err != nil {
-				t.Fatal(err)
-			}
-			for ev, err := range d.Read(transcript.File{Path: growing}) {
-				if err != nil {
-					t.Fatal(err)
-				}
-				rec.Record(t.Context(), ev)
-			}
-		}
-		rec.Close(t.Context())
-		found := map[string]string{}
-		for _, s := range p.Sessions() {
-			found = turns(s)
-		}
-		for id, turn := range found {
-			if turn != want[id] {
-				t.Errorf("%s: turn %s (-whole +followed):\n%s", file, id, cmp.Diff(want[id], turn))
-			}
-		}
-		if len(found) < len(want)-1 { // the last one may go on
-			t.Errorf("%s: %d turns, want %d", file, len(found), len(want))
-		}
-	}
-}
 
 // long is a rollout of that many turns.
 type long struct {
@@ -225,7 +74,19 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// TestForkAlone reads forks alone, before their parents or after them: the sums are in the end those of both at once.
+func BenchmarkEvents(b *testing.B) {
+	text, _ := io.ReadAll(&long{turns: 2000})
+	b.SetBytes(int64(len(text)))
+	for b.Loop() {
+		for _, err := range codex.NewDecoder().Events(bytes.NewReader(text)) {
+			if err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+}
+
+// TestForkAlone reads a fork without tasks alone, before its parent or after it: the sums are in the end those of both.
 func TestForkAlone(t *testing.T) {
 	const parent = `{"timestamp":"2026-01-01T10:00:0%dZ","type":`
 	line := func(second int, rest string) string { return fmt.Sprintf(parent+rest+"\n", second) }
@@ -254,27 +115,12 @@ func TestForkAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for whole, forks := range map[string][]string{folder: {fork}, "testdata/codexbar": codexbarForks(t)} {
-		both := rows(t, otelagent.CaptureContent, whole).Rows
-		want := sums(both)
-		for _, fork := range forks {
-			alone := rows(t, otelagent.CaptureContent, fork).Rows
-			for _, all := range [][]session.Row{append(slices.Clone(alone), both...), append(slices.Clone(both), alone...)} {
-				if diff := cmp.Diff(want, sums(all)); diff != "" {
-					t.Errorf("%s (-at once +one by one):\n%s", fork, diff)
-				}
-			}
+	alone, both := rows(t, otelagent.CaptureContent, fork).Rows, rows(t, otelagent.CaptureContent, folder).Rows
+	for _, all := range [][]session.Row{slices.Concat(alone, both), slices.Concat(both, alone)} {
+		if diff := cmp.Diff(sums(both), sums(all)); diff != "" {
+			t.Errorf("(-at once +one by one):\n%s", diff)
 		}
 	}
-}
-
-func codexbarForks(t *testing.T) []string {
-	t.Helper()
-	files, err := filepath.Glob("testdata/codexbar/*/*.jsonl")
-	if err != nil || len(files) < 2 {
-		t.Fatal(files, err)
-	}
-	return files
 }
 
 // sums returns the input and output tokens of each session.

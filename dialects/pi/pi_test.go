@@ -1,12 +1,9 @@
 package pi_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
-	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -172,68 +169,11 @@ func TestMade(t *testing.T) {
 	}
 }
 
-// TestFolder reads a folder at once, and its families one by one: the sums are the same.
-func TestFolder(t *testing.T) {
-	whole, apart := int64(0), int64(0)
-	for _, s := range read(t, "testdata") {
-		whole += s.Usage.Input + s.Usage.Output
-	}
-	for _, path := range []string{"agent-sessions", "agentsview", "made"} {
-		for _, s := range read(t, "testdata/"+path) {
-			apart += s.Usage.Input + s.Usage.Output
-		}
-	}
-	if whole != apart || whole == 0 {
-		t.Errorf("%d tokens of the folder, %d of its families", whole, apart)
-	}
-}
-
 // TestCompactedAtEnd reads a session that ends with a compaction after a final reply: its last run has completed.
 func TestCompactedAtEnd(t *testing.T) {
 	for _, s := range read(t, "testdata/agent-sessions/small.jsonl") {
 		if last := s.Runs[len(s.Runs)-1]; last.Status != spans.RunStatusCompleted || len(last.Compactions) != 1 {
 			t.Errorf("%s: status %s, %d compactions", last.ID, last.Status, len(last.Compactions))
-		}
-	}
-}
-
-// TestAgain reads sessions cut anywhere, without a panic.
-func TestAgain(t *testing.T) {
-	files, err := filepath.Glob("testdata/*/*.jsonl")
-	if err != nil || len(files) != 5 {
-		t.Fatal(files, err)
-	}
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for n := 0; n < len(text); n += 31 {
-			for _, _ = range pi.NewDecoder().Events(bytes.NewReader(text[:n])) {
-			}
-		}
-	}
-}
-
-// TestForkAlone reads a session that copied its beginning alone, before its parent or after it: the sums are in the end
-// those of both at once.
-func TestForkAlone(t *testing.T) {
-	files, err := filepath.Glob("testdata/made/*_child.jsonl")
-	if err != nil || len(files) != 1 {
-		t.Fatal(files, err)
-	}
-	alone, both := rows(t, files[0]), rows(t, "testdata/made")
-	sums := func(rows []session.Row) map[string]session.Usage {
-		found := map[string]session.Usage{}
-		for _, s := range session.AssembleAll(rows) {
-			found[s.ID] = s.Usage
-		}
-		return found
-	}
-	want := sums(both)
-	for _, all := range [][]session.Row{append(slices.Clone(alone), both...), append(slices.Clone(both), alone...)} {
-		if diff := cmp.Diff(want, sums(all)); diff != "" {
-			t.Errorf("(-at once +one by one):\n%s", diff)
 		}
 	}
 }

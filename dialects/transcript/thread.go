@@ -155,7 +155,7 @@ const RunPrefix = "run "
 // Begin begins a run and ends the one before it. It reports false for a duplicate, which is dropped with all that
 // follows until the next Begin.
 func (t *Thread) Begin(r Run) bool {
-	r.ID = cmp.Or(r.ID, "run-"+strconv.FormatInt(t.d.Number, 10))
+	r.ID = cmp.Or(r.ID, "run-"+strconv.FormatInt(t.d.from.lines+t.d.Number, 10))
 	owner, _ := t.d.First(t.Session, RunPrefix+r.ID)
 	again := t.run == r.ID
 	t.skip = !again && owner != "" && owner == t.Session

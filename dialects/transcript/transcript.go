@@ -275,9 +275,16 @@ func (d *Decoder) Events(r io.Reader) iter.Seq2[event.Event, error] {
 	return d.Shell.Events(r)
 }
 
-// Rest returns what follows when no file grows any more: the ends of runs that are over.
+// Rest returns what follows when no file grows any more: what waits for a next record, and the ends of runs that are
+// over.
 func (d *Decoder) Rest() iter.Seq2[event.Event, error] {
 	return d.Shell.Read(func() error {
+		d.Settings.Live = false
+		for _, d.from = range d.files {
+			if end := d.from.reader.End; end != nil {
+				end()
+			}
+		}
 		for _, t := range d.threads {
 			t.finish(true)
 		}

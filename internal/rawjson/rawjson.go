@@ -198,7 +198,10 @@ func ValidUTF8(raw []byte) error {
 	}
 	for i := 0; i < len(raw); {
 		r, n := utf8.DecodeRune(raw[i:])
-		if r == utf8.RuneError && n == 1 {
+		switch {
+		case !utf8.FullRune(raw[i:]):
+			return &SyntaxError{Offset: i, Reason: cut, Cut: true}
+		case r == utf8.RuneError && n == 1:
 			return &SyntaxError{Offset: i, Reason: notUTF8}
 		}
 		i += n

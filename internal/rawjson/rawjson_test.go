@@ -140,6 +140,7 @@ func TestErrorsTellWhereAndNotWhat(t *testing.T) {
 		{`{"secret"`, 9, true},
 		{`{"a":1,`, 7, true},
 		{`[1,`, 3, true},
+		{"{\"secret\":\"\xe2\x82", 11, true},
 		{`{"secret":xyz}`, 10, false},
 		{`{"secret":"\q"}`, 11, false},
 		{"{\"secret\":\"\xffsecret\"}", 11, false},
