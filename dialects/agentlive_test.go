@@ -19,8 +19,8 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// TestAgentsFollow reads each file of lines as it grows, with one Decoder, until it grows no more: the turns that ended,
-// with their calls, are those of the whole.
+// TestAgentsFollow reads each file of lines as it grows, with one Decoder, until it grows no more: the turns that ended
+// are those of the whole, with their calls.
 func TestAgentsFollow(t *testing.T) {
 	for _, a := range agents(t) {
 		for _, file := range a.files(t) {

@@ -39,8 +39,8 @@ func (a agent) new(opts ...input.Settings) *transcript.Decoder {
 	return a.New(opts...).(*transcript.Decoder)
 }
 
-// agentOf returns an agent. OpenCode's samples are in a folder of the test, since reading a database makes files next to
-// it.
+// agentOf returns an agent. OpenCode's samples are in a folder of the test, since the reading of a database makes files
+// next to it.
 func agentOf(t testing.TB, name string) agent {
 	t.Helper()
 	d, _ := dialects.Named(name)
@@ -278,8 +278,8 @@ func TestAgentsTwice(t *testing.T) {
 	}
 }
 
-// growing yields the beginnings of a file: of lines about 24, of a large file fewer, some of which end inside a line; of
-// a document after each message.
+// growing yields the beginnings of a file: of lines about 24, of a large file fewer, some of which end inside a line;
+// of a document after each message.
 func growing(t testing.TB, path string) (beginnings [][]byte) {
 	t.Helper()
 	text := must(os.ReadFile(path))(t)

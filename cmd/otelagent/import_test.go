@@ -381,7 +381,8 @@ func TestImportFlags(t *testing.T) {
 	if recent := cli(t, "import", "--dry-run", "--since", "30d"); recent != "" {
 		t.Errorf("--since 30d lists\n%s", recent)
 	}
-	if code, _, errs := command(t, strings.NewReader("n\n"), "import"); code == exitOK || !strings.Contains(errs, "[Y/n]") {
+	code, _, errs := command(t, strings.NewReader("n\n"), "import")
+	if code == exitOK || !strings.Contains(errs, "[Y/n]") {
 		t.Errorf("exit %d: %s", code, errs)
 	}
 	if _, err := os.Stat(filepath.Join(home, "data/otelagent/sessions.db")); err == nil {
