@@ -186,6 +186,9 @@ func TestOpenCodeSince(t *testing.T) {
 	}
 	must(db.Exec("UPDATE session SET time_updated = 1000, time_created = 1000"))(t)
 	f := a.families(t, path)[0]
+	if got := f.Files[0].Sessions; !slices.Equal(got, []string{"ses_child", "ses_old", "ses_parent"}) {
+		t.Errorf("the database has %v", got)
+	}
 	f.Files[0].Since = time.UnixMilli(5_000_000)
 	read := func() (ids []string) {
 		for _, s := range a.record(t, otelagent.CaptureNone, f).Sessions() {
@@ -204,6 +207,22 @@ func TestOpenCodeSince(t *testing.T) {
 	must(db.Exec("UPDATE session SET time_created = 1e13 WHERE id = 'ses_child'"))(t)
 	if got := read(); len(got) != 3 {
 		t.Errorf("a fork changed, and %v are read", got)
+	}
+}
+
+// TestOpenCodeUnread names a database that is not readable, once, and has no family of it.
+func TestOpenCodeUnread(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "opencode.db")
+	write(t, path, append([]byte("SQLite format 3\x00"), make([]byte, 4096)...))
+	families, problems := transcript.Find(opencode.Layout, path)
+	if len(families) != 0 || len(problems) != 1 || strings.Count(problems[0].Error(), filepath.Base(path)) != 1 {
+		t.Errorf("%d families, %v", len(families), problems)
+	}
+	gone := transcript.Family{Files: []transcript.File{{Path: filepath.Join(t.TempDir(), "gone.json")}}}
+	for _, err := range gone.Events(opencode.NewDecoder()) {
+		if err == nil || strings.Count(err.Error(), "gone.json") != 1 {
+			t.Errorf("error %v", err)
+		}
 	}
 }
 

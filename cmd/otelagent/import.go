@@ -453,7 +453,7 @@ func (im *importer) read(ctx context.Context) error {
 			case ctx.Err() != nil || f.to.providers.Stats().Failed > 0:
 				return im.flush(f)
 			case err != nil:
-				im.say("%s: left out: %v", family.Files[0].Path, err)
+				im.say("%s: left out: %v", f.dialect.Name, err)
 				note(im.state.failed, family)
 				im.failed = true
 			default:

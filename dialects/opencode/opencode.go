@@ -57,12 +57,15 @@ var created = regexp.MustCompile(`"created": ?([0-9]{13})`)
 func headOf(path string, head []byte, _ input.Outline) (h transcript.Head) {
 	if input.IsSQLite(head) {
 		h.ID, h.Part = path, true
-		_ = withDatabase(path, func(db *input.Database) error {
+		err := withDatabase(path, func(db *input.Database) error {
 			return db.Scan(sessions, func(_ []string, columns []any) {
 				h.Sessions = append(h.Sessions, fmt.Sprint(columns[0]))
 				h.Started = cmp.Or(h.Started, input.Time(fmt.Append(nil, columns[1])))
 			})
 		})
+		if err != nil {
+			return transcript.Head{Err: err}
+		}
 		return h
 	}
 	o := input.OutlineOf(head)

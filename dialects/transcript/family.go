@@ -74,6 +74,8 @@ type Head struct {
 	Sessions []string
 	// Folder is the session's own folder, which holds its companions and side outputs; empty where there is none.
 	Folder string
+	// Err is why the rest of the file cannot be read.
+	Err error
 }
 
 // File is one file of a family. The log of a database belongs to its size and time.
@@ -124,7 +126,7 @@ func (l *Finder) Find(paths ...string) ([]Family, []error) {
 				}
 			}
 			if err != nil {
-				problems = append(problems, err)
+				problems = append(problems, inFile(path, err))
 			}
 			return nil
 		})
@@ -148,6 +150,15 @@ func (l *Finder) Find(paths ...string) ([]Family, []error) {
 	}), problems
 }
 
+// inFile returns an error that names its file, once.
+func inFile(path string, err error) error {
+	var at *fs.PathError
+	if errors.As(err, &at) {
+		err = at.Err
+	}
+	return fmt.Errorf("%s: %w", path, err)
+}
+
 // file returns a file with what its beginning says.
 func (l *Finder) file(path string) (File, error) {
 	info, err := os.Lstat(path)
@@ -169,7 +180,7 @@ func (l *Finder) file(path string) (File, error) {
 	defer r.Close()
 	head, err := io.ReadAll(io.LimitReader(r, input.HeadSize))
 	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) { // an archive may be cut
-		return File{}, fmt.Errorf("%s: %w", path, err)
+		return File{}, err
 	}
 	var o input.Outline
 	recognise := l.Layout.Recognise
@@ -179,7 +190,7 @@ func (l *Finder) file(path string) (File, error) {
 	if recognise == nil || recognise(o) != "" {
 		f.Head = l.Layout.Head(path, head, o)
 	}
-	return f, nil
+	return f, f.Err
 }
 
 // Find is [Finder.Find], once.
@@ -237,7 +248,7 @@ func (f File) Open() (io.ReadCloser, error) {
 	defer root.Close()
 	file, err := openIn(root, filepath.Base(f.Path))
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", f.Path, err)
+		return nil, err
 	}
 	if !strings.HasSuffix(f.Path, ".zst") {
 		return file, nil

@@ -27,7 +27,6 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"errors"
-	"fmt"
 	"io"
 	"iter"
 	"os"
@@ -325,7 +324,7 @@ func (d *Decoder) Read(f File) iter.Seq2[event.Event, error] {
 		if file, ok := r.(*os.File); ok && d.Settings.Live {
 			end, err := lastLine(file, from.read)
 			if err != nil {
-				yield(nil, fmt.Errorf("%s: %w", f.Path, err))
+				yield(nil, err)
 				return
 			}
 			if end == from.read {
@@ -356,11 +355,14 @@ func lastLine(f *os.File, from int64) (int64, error) {
 }
 
 // Events reads the files of the family with a Decoder that has read no other family. An error that is no
-// *input.LineError is about one file; the next one is read.
+// *input.LineError is about one file, which it names; the next one is read.
 func (f Family) Events(d *Decoder) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
 		for _, file := range f.Files {
 			for ev, err := range d.Read(file) {
+				if line := (*input.LineError)(nil); err != nil && !errors.As(err, &line) {
+					err = inFile(file.Path, err)
+				}
 				if !yield(ev, err) {
 					return
 				}
