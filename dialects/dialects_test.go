@@ -282,9 +282,9 @@ func TestRecogniseTexts(t *testing.T) {
 
 		`{"type":"user","sessionId":"s","message":{"content":"a"}}`: {"claude-code",
 			"lines with type user and sessionId"},
-		`{"type":"user","sessionId":"s","message":{"parts":[]}}`: {}, // Qwen Code
-		`{"type":"system","sessionId":"s","systemPayload":{}}`:   {},
-		`{"type":"user","sessionId":"session-1","message":{}}`:   {}, // iFlow
+		`{"type":"user","sessionId":"s","message":{"parts":[]}}`:                                  {}, // Qwen Code
+		`{"type":"system","sessionId":"s","systemPayload":{}}`:                                    {},
+		`{"type":"user","sessionId":"session-11111111-2222-4333-8444-555555555555","message":{}}`: {}, // iFlow
 		own:                   {"otelagent", "lines with a type that begins with otelagent."},
 		own + "\n" + own[:12]: {"otelagent", "lines with a type that begins with otelagent."},
 		"not JSON\n" + own:    {"otelagent", "lines with a type that begins with otelagent."},

@@ -144,9 +144,9 @@ func isCompaction(agent string) bool { return strings.HasPrefix(agent, "acompact
 // Recognise returns why a line, which may be cut, is one of Claude Code; empty when it is not. Lines of Gemini CLI,
 // Qwen Code and iFlow look alike.
 func Recognise(o input.Outline) (why string) {
+	id, prefixed := strings.CutPrefix(o.Text("", "sessionId"), "session-")
 	switch kind := o.Text("", "type"); {
-	case o.Has("", "projectHash", "systemPayload"), o.Has("message", "parts"),
-		strings.HasPrefix(o.Text("", "sessionId"), "session-"):
+	case o.Has("", "projectHash", "systemPayload"), o.Has("message", "parts"), prefixed && uuid.MatchString(id):
 	case known(kind) && o.Has("", "sessionId"),
 		kind == "file-history-snapshot" && o.Has("", "messageId"), kind == "summary" && o.Has("", "leafUuid"):
 		return "lines with type " + kind + " and sessionId"
