@@ -264,8 +264,10 @@ func (f *agentFiles) find(a *app, paths ...string) {
 	}
 }
 
+// source returns a family as a source with the name of its first session: the file of a sub-agent may come before that.
 func (f *agentFiles) source(x transcript.Family) source {
-	return source{name: x.Files[0].Path, dialect: f.dialect, family: &x, written: extentOf(x).last}
+	first := max(0, slices.IndexFunc(x.Files, func(f transcript.File) bool { return !f.Part }))
+	return source{name: x.Files[first].Path, dialect: f.dialect, family: &x, written: extentOf(x).last}
 }
 
 // transcripts returns the sessions of coding agents in a folder or file, one source a family; none of another file, or

@@ -16,6 +16,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/dialects/transcript"
 )
 
 // importHome is a user's folder in which agents have left the sessions of these folders of samples.
@@ -121,6 +122,15 @@ func TestImportFollow(t *testing.T) {
 	whole := cli(t, "show", "last", "--output", "json", "--db", filepath.Join(home, "whole.db"))
 	if a, b := usageIn(t, followed), usageIn(t, whole); a != b {
 		t.Errorf("followed %+v, whole %+v", a, b)
+	}
+}
+
+// The file of a compaction is read before that of its session. A family that is followed keeps its name when one comes.
+func TestImportFollowsCompaction(t *testing.T) {
+	got := agents("claude-code")[0].source(transcript.Family{Files: []transcript.File{
+		{Path: "agent-acompact-1.jsonl", Head: transcript.Head{Part: true}}, {Path: "session.jsonl"}}})
+	if got.name != "session.jsonl" {
+		t.Error(got.name)
 	}
 }
 
