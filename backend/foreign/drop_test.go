@@ -15,10 +15,7 @@ func TestDropEachRecord(t *testing.T) {
 	all := expectations(t)
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		t.Run(name, func(t *testing.T) {
-			var rows []session.Row
-			for _, file := range all[name].Files {
-				rows = append(rows, decode(t, table, sample(t, file))...)
-			}
+			rows := entryRows(t, table, name)
 			want, ids, tools := seen(assemble(table, rows))
 			step := 1
 			if len(rows) > 100 {

@@ -130,10 +130,7 @@ func TestExpected(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		t.Run(name, func(t *testing.T) {
 			e := all[name]
-			var rows []session.Row
-			for _, file := range e.Files {
-				rows = append(rows, decode(t, table, sample(t, file))...)
-			}
+			rows := entryRows(t, table, name)
 			whole := assemble(table, rows)
 			if d := e.differences(whole); d != nil {
 				t.Error(strings.Join(d, "\n"))

@@ -13,7 +13,7 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// all returns the rows of all files of an entry of expected.json.
+// entryRows returns the rows of all files of an entry of expected.json.
 func entryRows(tb testing.TB, table *Table, name string) []session.Row {
 	tb.Helper()
 	e := expectations(tb)[name]
@@ -95,43 +95,6 @@ func TestOursWin(t *testing.T) {
 	}
 }
 
-// TestSubAgents holds the links between runs and the tool calls that began them.
-func TestSubAgents(t *testing.T) {
-	table := Default()
-	trees := assemble(table, entryRows(t, table, "claude-code-2.1.287-subagent-spans-otlp"))
-	var got []string
-	for _, r := range trees[0].Runs {
-		got = append(got, r.ID+" "+r.Agent+" in "+r.ParentID+" by "+r.ParentToolCallID)
-	}
-	want := []string{
-		"0000000000002871  in  by ",
-		"a0000000000287001 tiq-delegator in 0000000000002871 by toolu_synthetic_287_01",
-		"a0000000000287002 Explore in a0000000000287001 by toolu_synthetic_287_02",
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("%q", got)
-	}
-	if call := trees[0].Runs[0].Turns[0].ToolCalls[0]; call.ChildRunID != "a0000000000287001" {
-		t.Errorf("%+v", call)
-	}
-}
-
-// TestUtility holds the calls that are no part of the conversation.
-func TestUtility(t *testing.T) {
-	table := Default()
-	for name, want := range map[string]int{"opencode-1.18.33-b": 1, "claude-code-session-a": 2} {
-		n := 0
-		for at := range assemble(table, entryRows(t, table, name))[0].Walk() {
-			if at.Kind() == session.KindTurn && at.Turn.Purpose == spans.PurposeUtility {
-				n++
-			}
-		}
-		if n != want {
-			t.Errorf("%s: %d utility turns, want %d", name, n, want)
-		}
-	}
-}
-
 // TestKeyAgain plays a session twice, the second time an hour later: Gemini CLI uses one key for all prompts of a
 // session that is resumed.
 func TestKeyAgain(t *testing.T) {
@@ -187,33 +150,6 @@ func TestAgentsInLogs(t *testing.T) {
 	}
 	if want := []string{`p1: 3 turns, by ""`, `c1: 2 turns, by "c1"`}; !slices.Equal(got, want) {
 		t.Errorf("%q", got)
-	}
-}
-
-// TestContent holds what turns and tool calls have of the content that records carry.
-func TestContent(t *testing.T) {
-	table := Default()
-	body := func(l *session.Refs) (out []string) {
-		for _, ref := range l.Items() {
-			out = append(out, ref.Block)
-		}
-		return out
-	}
-	block := func(text string) string { return spans.BlockOfString(text).Short().String() }
-	turn := assemble(table, entryRows(t, table, "claude-code-2.1.283-both"))[0].Runs[0].Turns[0]
-	if got := body(turn.Input); !slices.Equal(got, []string{block("synthetic correlation prompt for issue 210")}) {
-		t.Errorf("input %q", got)
-	}
-	if got := body(turn.Output); !slices.Equal(got, []string{block("synthetic correlation response for issue 210")}) {
-		t.Errorf("output %q", got)
-	}
-	for at := range assemble(table, entryRows(t, table, "strands-1.62.0-a"))[0].Walk() {
-		switch {
-		case at.Kind() == session.KindTurn && (len(at.Turn.Requests) != 1 || at.Turn.Output.Len() != 1):
-			t.Errorf("turn %d: %d requests, %d items of output", at.Turn.Index, len(at.Turn.Requests), at.Turn.Output.Len())
-		case at.Kind() == session.KindToolCall && (at.Call.Args.Len() != 1 || at.Call.Result.Len() != 1):
-			t.Errorf("call %s: %d, %d", at.Call.ID, at.Call.Args.Len(), at.Call.Result.Len())
-		}
 	}
 }
 

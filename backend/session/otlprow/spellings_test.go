@@ -103,23 +103,6 @@ func TestSpellingsOfMessages(t *testing.T) {
 	}
 }
 
-// Bodies that are no message of an object stay content of the role.
-func TestWithRole(t *testing.T) {
-	for body, want := range map[string]string{
-		"null": `{"content":null,"role":"user"}`, "": `{"content":"","role":"user"}`, "{": `{"content":"{","role":"user"}`,
-		`{"role":"tool"}`: `{"role":"tool"}`, `[1]`: `{"content":[1],"role":"user"}`,
-	} {
-		if got := withRole("gen_ai.user.message", body); got != want {
-			t.Errorf("%s: %s, want %s", body, got, want)
-		}
-	}
-	for _, name := range []string{"", ".message", "message", "gen_ai.tool.message", "user"} {
-		if got := withRole(name, "x"); got != "x" {
-			t.Errorf("%q: %s", name, got)
-		}
-	}
-}
-
 // A text that holds the control characters of templates comes back as it is, and refers to no block.
 func TestControlCharactersOfContent(t *testing.T) {
 	const text = "\x01AAAAAAAAAAE \x02s \x03 \x01"
