@@ -46,6 +46,7 @@ type file struct {
 	session string
 	agent   string            // the sub-agent whose file it is
 	titles  map[string][]byte // of the history that ends with a line
+	at      time.Time         // of the last line that had one
 }
 
 // NewDecoder returns a Decoder of the files of a family. An input without a name is of the session that its lines name.
@@ -205,6 +206,7 @@ func known(kind string) bool { _, ok := kinds[kind]; return ok }
 func (d *file) line(o *object.Object, text []byte) string {
 	typ := o.String("type")
 	r := &row{Object: o, text: text, kind: typ, uuid: o.String("uuid"), at: input.Time(o.Raw("timestamp"))}
+	d.at = cmp.Or(r.at, d.at)
 	d.place(r)
 	if r.uuid != "" {
 		owner, here := d.First(r.t.Session, linePrefix+r.uuid)
@@ -263,10 +265,10 @@ func (d *file) place(r *row) {
 	}
 }
 
-// other keeps a line as it is. One without an id and a time says how the session is.
+// other keeps a line as it is. One without an id and a time says how the session is since the line before it.
 func (d *file) other(r *row) {
-	if r.uuid == "" && r.at.IsZero() {
-		d.fact(Dialect+"."+r.kind, r.text, 0, r.at)
+	if r.uuid == "" && r.at.IsZero() && !d.at.IsZero() {
+		d.fact(Dialect+"."+r.kind, r.text, 0, d.at)
 		return
 	}
 	r.t.Other(Dialect+"."+r.kind, r.text, r.at)
@@ -280,7 +282,7 @@ func stated(key, fact string, rank int) func(*file, *row) {
 func (d *file) fact(key string, text []byte, rank int, at time.Time) {
 	if of := d.session + " " + key; text != nil && rank >= d.rank[of] {
 		d.rank[of] = rank
-		d.Fact(d.session, key, text, at)
+		d.Fact(d.session, key, text, cmp.Or(at, d.at))
 	}
 }
 
