@@ -137,7 +137,6 @@ var quickTiming = timing{
 }
 
 func noRetry(c *Config)   { c.RetryConfig.Enabled = false }
-func fastRetry(c *Config) { c.RetryConfig.InitialInterval = time.Millisecond }
 
 var epoch = time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)
 
