@@ -103,15 +103,28 @@ func (a *app) say(format string, args ...any) {
 	_, _ = io.WriteString(a.stderr, b.String()) // in one write: several goroutines log
 }
 
-// ask prints a question and reports whether the answer is yes, an empty answer being the one given.
+// ask prints a question and reports whether the answer is yes, an empty answer being the one given. Ctrl-C is a no.
 func (a *app) ask(question, empty string) bool {
+	ctx, stop := untilInterrupted(context.Background())
+	defer stop()
 	fmt.Fprint(a.stderr, question)
-	line, err := bufio.NewReader(a.stdin).ReadString('\n')
-	if err != nil {
+	answer := make(chan string, 1)
+	go func() {
+		line, err := bufio.NewReader(a.stdin).ReadString('\n')
+		if line = strings.TrimSpace(line); err == nil {
+			line = cmp.Or(line, empty)
+		} else {
+			fmt.Fprintln(a.stderr)
+		}
+		answer <- strings.ToLower(line)
+	}()
+	select {
+	case line := <-answer:
+		return line == "y" || line == "yes"
+	case <-ctx.Done():
 		fmt.Fprintln(a.stderr)
-		empty = ""
+		return false
 	}
-	return slices.Contains([]string{"y", "yes"}, strings.ToLower(cmp.Or(strings.TrimSpace(line), empty)))
 }
 
 func (a *app) json() bool { return a.output == "json" }
