@@ -136,7 +136,7 @@ var quickTiming = timing{
 	measure: 10 * time.Millisecond,
 }
 
-func noRetry(c *Config)   { c.RetryConfig.Enabled = false }
+func noRetry(c *Config) { c.RetryConfig.Enabled = false }
 
 var epoch = time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)
 
