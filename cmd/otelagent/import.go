@@ -208,9 +208,11 @@ func (a *app) imports(ctx context.Context, o *importOptions) error {
 	all := fmt.Sprintf("%s (%s) into %s, %s", count(len(e.sessions), "session"), humanize.IBytes(uint64(e.bytes)),
 		inspect.ShellWords(o.at.name), map[string]string{"none": "without content",
 			"digests": "with sizes and hashes of content", "content": "with prompts, replies and results of tools"}[o.Capture])
-	if o.yes || e.bytes == 0 {
+	switch {
+	case e.bytes == 0:
+	case o.yes:
 		a.say("reading %s", all)
-	} else if !a.ask("Read "+all+"? [Y/n] ", "y") {
+	case !a.ask("Read "+all+"? [Y/n] ", "y"):
 		return errors.New("nothing was read; with --yes import does not ask")
 	}
 	if os.Getenv("GOMEMLIMIT") == "" {
