@@ -252,7 +252,11 @@ func TestAgentsCut(t *testing.T) {
 				return list, failed
 			}
 			whole, most := turns(file)
-			for n := 1; n < len(text); n += max(97, len(text)/150, len(text)*len(text)>>25) {
+			cuts := 150
+			if testing.Short() {
+				cuts = 20
+			}
+			for n := 1; n < len(text); n += max(97, len(text)/cuts, len(text)*len(text)>>25) {
 				path := filepath.Join(t.TempDir(), "chats", filepath.Base(file))
 				write(t, path, text[:n])
 				cut, failed := turns(path)
