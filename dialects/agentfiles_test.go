@@ -337,19 +337,28 @@ func TestAgentsSums(t *testing.T) {
 }
 
 // TestAgentsForkAlone reads each file of a family with several sessions alone, before the whole or after it: the sums
-// are in the end those of the whole.
+// are in the end those of the whole. Alone, a session with runs that are copies has a defect.
 func TestAgentsForkAlone(t *testing.T) {
 	for name, files := range map[string]int{"claude-code": 2, "codex": 4, "gemini-cli": 2, "pi": 2} {
 		a := agentOf(t, name)
 		for _, f := range a.families(t, a.folder) {
 			both := a.record(t, otelagent.CaptureNone, f).Batch().Rows
-			want := usages(both)
+			want, copies := usages(both), map[string]bool{}
+			for _, s := range session.AssembleAll(both) {
+				copies[s.ID] = slices.ContainsFunc(s.Runs, func(r *session.Run) bool { return r.Copied })
+			}
 			for _, file := range f.Files {
 				if len(want) < 2 || file.Part {
 					continue
 				}
 				files--
 				alone := a.record(t, otelagent.CaptureNone, transcript.Family{Files: []transcript.File{file}}).Batch().Rows
+				for _, s := range session.AssembleAll(alone) {
+					lost := func(d session.Defect) bool { return d.Detail == "parent missing" }
+					if d := s.Runs[0].Defects; copies[s.ID] && !slices.ContainsFunc(d, lost) {
+						t.Errorf("%s: %+v", file.Path, d)
+					}
+				}
 				for _, all := range [][]session.Row{slices.Concat(alone, both), slices.Concat(both, alone)} {
 					if diff := cmp.Diff(want, usages(all)); diff != "" {
 						t.Errorf("%s (-at once +one by one)\n%s", file.Path, diff)
