@@ -20,23 +20,6 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// must returns a value that comes without an error.
-func must[T any](value T, err error) func(testing.TB) T {
-	return func(tb testing.TB) T {
-		tb.Helper()
-		noError(tb, err)
-		return value
-	}
-}
-
-// noError ends the test with an error.
-func noError(tb testing.TB, err error) {
-	if err != nil {
-		tb.Helper()
-		tb.Fatal(err)
-	}
-}
-
 // TestAllocations counts the allocations of a turn: none without an SDK, at most 4 more than raw SDK calls make, and no
 // more with live copies, whose sending in the background is not counted.
 func TestAllocations(t *testing.T) {
