@@ -19,6 +19,7 @@ import (
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/session/export"
 	"github.com/otelagent/otelagent/dialects/guide"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/internal/writer"
 )
 
@@ -27,7 +28,7 @@ import (
 
 func guideFile(t *testing.T, name string) []byte {
 	t.Helper()
-	b := must(os.ReadFile(filepath.Join(repository, "dialects", "guide", "testdata", name)))(t)
+	b := must.Get(os.ReadFile(filepath.Join(repository, "dialects", "guide", "testdata", name)))(t)
 	return b
 }
 
@@ -52,7 +53,7 @@ func exported(t *testing.T, b session.Batch, lines bool) []byte {
 		t.Fatalf("%d sessions", len(all))
 	}
 	blocks, err := session.NewBlockSet(blocksOf(b, all[0].ID))
-	noError(t, err)
+	must.Do(t, err)
 	var out bytes.Buffer
 	write := export.JSON
 	if lines {
@@ -134,8 +135,8 @@ func TestGuideComesBack(t *testing.T) {
 			document := exported(t, b, false)
 			if name == form[1] { // blanks between tokens are the writer's
 				var want, got bytes.Buffer
-				noError(t, json.Compact(&want, guideFile(t, name)))
-				noError(t, json.Compact(&got, document))
+				must.Do(t, json.Compact(&want, guideFile(t, name)))
+				must.Do(t, json.Compact(&got, document))
 				if diff := cmp.Diff(want.String(), got.String()); diff != "" {
 					t.Errorf("%s: document (-producer +export): %s", name, diff)
 				}
@@ -202,9 +203,9 @@ func guideLines(t *testing.T, jsonl []byte) (l []guideLine, bodies map[string]st
 	bodies = map[string]string{}
 	for line := range bytes.Lines(jsonl) {
 		var x guideLine
-		noError(t, json.Unmarshal(line, &x))
+		must.Do(t, json.Unmarshal(line, &x))
 		if x.Data.MetadataJSON != "" {
-			noError(t, json.Unmarshal([]byte(x.Data.MetadataJSON), &x.Meta))
+			must.Do(t, json.Unmarshal([]byte(x.Data.MetadataJSON), &x.Meta))
 		}
 		if x.Type == "system_prompt" || x.Type == "tool_catalog" {
 			key, sum := x.Type+x.Data.Digest, sha256.Sum256([]byte(x.Data.Body))

@@ -32,6 +32,7 @@ import (
 	"github.com/otelagent/otelagent/backend/store/memstore"
 	"github.com/otelagent/otelagent/backend/store/project"
 	"github.com/otelagent/otelagent/backend/store/sqlitestore"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -403,7 +404,7 @@ func show(t *testing.T, st store.Store) shown {
 	}
 	out := shown{trees: map[session.Key]*session.Session{}, text: map[session.Key]string{}}
 	for sum, err := range st.Sessions(ctx, store.Query{AllTenants: true}) {
-		noError(t, err)
+		must.Do(t, err)
 		line, err := json.Marshal(sum)
 		if err != nil {
 			t.Errorf("summary: %v", err)
@@ -494,7 +495,7 @@ func TestHostile(t *testing.T) {
 	alone := newSender()
 	honestly(alone)
 	honestBatch, _, err := otlprow.DecodeProto(alone.bytes(t))
-	noError(t, err)
+	must.Do(t, err)
 	_, honestText := showBatch(t, honestBatch)
 
 	for _, c := range hostile {
@@ -517,13 +518,13 @@ func TestHostile(t *testing.T) {
 				t.Fatalf("decoding %d bytes allocates %d: %v", len(otlp), grown, err)
 			}
 
-			file := must(sqlitestore.Open(t.Context(), filepath.Join(t.TempDir(), "s.db"), sqlitestore.WithChatTables()))(t)
+			file := must.Get(sqlitestore.Open(t.Context(), filepath.Join(t.TempDir(), "s.db"), sqlitestore.WithChatTables()))(t)
 			defer file.Close()
 			backwards := session.Batch{Rows: slices.Clone(batch.Rows), Blocks: slices.Clone(batch.Blocks)}
 			slices.Reverse(backwards.Rows)
 			slices.Reverse(backwards.Blocks)
 			mem := memstore.New()
-			noError(t, errors.Join(file.Put(t.Context(), batch), mem.Put(t.Context(), backwards),
+			must.Do(t, errors.Join(file.Put(t.Context(), batch), mem.Put(t.Context(), backwards),
 				mem.Put(t.Context(), backwards)))
 			got, other := show(t, file), show(t, mem)
 			if diff := cmp.Diff(got.sessions, other.sessions); diff != "" {
@@ -568,12 +569,12 @@ func TestHostile(t *testing.T) {
 		})
 	}
 	if *updateHostile {
-		noError(t, os.WriteFile(golden, txtar.Format(&archive), 0o644))
+		must.Do(t, os.WriteFile(golden, txtar.Format(&archive), 0o644))
 	}
 }
 
 func (s *sender) bytes(t testing.TB) []byte {
 	t.Helper()
-	b := must((&ptrace.ProtoMarshaler{}).MarshalTraces(s.td))(t)
+	b := must.Get((&ptrace.ProtoMarshaler{}).MarshalTraces(s.td))(t)
 	return bytes.Clone(b)
 }

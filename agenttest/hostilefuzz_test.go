@@ -13,6 +13,7 @@ import (
 	"github.com/otelagent/otelagent/backend/session/otlprow"
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/memstore"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -40,7 +41,7 @@ func FuzzOTLPToShow(f *testing.F) {
 		}
 		st, other := memstore.New(), memstore.New()
 		put := func(st store.Store, b session.Batch) {
-			noError(t, st.Put(t.Context(), b))
+			must.Do(t, st.Put(t.Context(), b))
 		}
 		put(st, batch)
 		slices.Reverse(batch.Rows)
@@ -62,7 +63,7 @@ func FuzzOTLPToShow(f *testing.F) {
 			tree, text := showSession(t, st, k)
 			n, all := 0, treeText(t, tree)
 			for r, err := range st.Rows(t.Context(), k) {
-				noError(t, err)
+				must.Do(t, err)
 				if n++; r.Kind == session.KindRun && !slices.ContainsFunc(tree.Runs,
 					func(x *session.Run) bool { return x.ID == r.Run }) && len(tree.Groups) == 0 {
 					t.Errorf("run %q is not in the tree", r.Run)
@@ -104,7 +105,7 @@ func controls(s string) string {
 // treeText is the tree as JSON.
 func treeText(t testing.TB, s *session.Session) string {
 	t.Helper()
-	b := must(json.Marshal(s))(t)
+	b := must.Get(json.Marshal(s))(t)
 	return string(b)
 }
 
@@ -128,7 +129,7 @@ func TestNobodyPoisonsBlocks(t *testing.T) {
 
 	decode := func(s *sender) session.Batch {
 		b, _, err := otlprow.DecodeProto(s.bytes(t))
-		noError(t, err)
+		must.Do(t, err)
 		return b
 	}
 	if blocks := decode(liar).Blocks; len(blocks) != 3 {
@@ -139,10 +140,10 @@ func TestNobodyPoisonsBlocks(t *testing.T) {
 		{second, third, first, second}} {
 		st := memstore.New()
 		for _, b := range order {
-			noError(t, st.Put(t.Context(), b))
+			must.Do(t, st.Put(t.Context(), b))
 		}
 		k := session.Key{ID: "honest"}
-		blocks := must(session.NewBlockSet(st.Blocks(t.Context(), k)))(t)
+		blocks := must.Get(session.NewBlockSet(st.Blocks(t.Context(), k)))(t)
 		if body, ok := blocks.Body(session.Ref{Block: short(prompt)}); !ok || body != prompt {
 			t.Errorf("the honest block: %q, %v", body, ok)
 		}

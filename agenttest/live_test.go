@@ -15,6 +15,7 @@ import (
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/phi"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -156,7 +157,7 @@ func TestLiveRequestIsExact(t *testing.T) {
 			rec := event.NewRecorder(p.Tracer())
 			open := false
 			for ev, err := range phi.NewDecoder().Events(bytes.NewReader(f.Events)) {
-				noError(t, err)
+				must.Do(t, err)
 				rec.Record(t.Context(), ev)
 				var want func(turn *session.Turn, b session.Batch) bool
 				switch ev := ev.(type) {

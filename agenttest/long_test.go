@@ -24,6 +24,7 @@ import (
 	"github.com/otelagent/otelagent/backend/store/project"
 	"github.com/otelagent/otelagent/backend/store/sqlitestore"
 	"github.com/otelagent/otelagent/dialects/phi"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/spans"
@@ -58,7 +59,7 @@ func scan(t testing.TB, name string) (s stream) {
 	}
 	message := func(raw []byte) {
 		body, err := rawjson.AppendCanonical(nil, raw, []string{"turnId", "nodeId", "parentId", "tags", "provenanceHint"})
-		noError(t, err)
+		must.Do(t, err)
 		add(body)
 	}
 	lines := bufio.NewScanner(events)
@@ -73,7 +74,7 @@ func scan(t testing.TB, name string) (s stream) {
 			Turn             int64  `json:"turn_index"`
 			Payload, Message json.RawMessage
 		}
-		noError(t, json.Unmarshal(line, &ev))
+		must.Do(t, json.Unmarshal(line, &ev))
 		if ev.Message != nil {
 			message(ev.Message)
 		}
@@ -84,8 +85,8 @@ func scan(t testing.TB, name string) (s stream) {
 		s.payloads += len(ev.Payload)
 		var members map[string]json.RawMessage
 		var messages, provenance []json.RawMessage
-		noError(t, json.Unmarshal(ev.Payload, &members))
-		noError(t, errors.Join(json.Unmarshal(members["messages"], &messages),
+		must.Do(t, json.Unmarshal(ev.Payload, &members))
+		must.Do(t, errors.Join(json.Unmarshal(members["messages"], &messages),
 			json.Unmarshal(members["provenance"], &provenance)))
 		for _, m := range messages {
 			message(m)
@@ -99,7 +100,7 @@ func scan(t testing.TB, name string) (s stream) {
 			add(entry)
 		}
 	}
-	noError(t, lines.Err())
+	must.Do(t, lines.Err())
 	return s
 }
 
@@ -196,7 +197,7 @@ func sizesOf(t testing.TB, p *agenttest.Pipeline) (events, previews, all int) {
 	for _, otlp := range p.OTLP() {
 		all += len(otlp)
 		var td tracepb.TracesData
-		noError(t, proto.Unmarshal(otlp, &td))
+		must.Do(t, proto.Unmarshal(otlp, &td))
 		for _, rs := range td.ResourceSpans {
 			for _, ss := range rs.ScopeSpans {
 				for _, span := range ss.Spans {
@@ -224,7 +225,7 @@ func onDisk(t *testing.T, p *agenttest.Pipeline, d int) {
 	rows := 0
 	for _, otlp := range p.OTLP() {
 		b, _, err := otlprow.DecodeProto(otlp)
-		noError(t, err)
+		must.Do(t, err)
 		whole = append(whole, b)
 		rows += len(b.Rows)
 		without := session.Batch{Rows: slices.Clone(b.Rows)}
@@ -235,11 +236,11 @@ func onDisk(t *testing.T, p *agenttest.Pipeline, d int) {
 	}
 	put := func(batches []session.Batch) map[string]int64 {
 		path := filepath.Join(t.TempDir(), "s.db")
-		st := must(sqlitestore.Open(t.Context(), path))(t)
+		st := must.Get(sqlitestore.Open(t.Context(), path))(t)
 		for _, b := range batches {
-			noError(t, st.Put(t.Context(), b))
+			must.Do(t, st.Put(t.Context(), b))
 		}
-		noError(t, errors.Join(project.Refresh(t.Context(), st), st.Close()))
+		must.Do(t, errors.Join(project.Refresh(t.Context(), st), st.Close()))
 		return tableBytes(t, path)
 	}
 	all, rest := put(whole), put(bare)
@@ -264,7 +265,7 @@ type piece struct {
 func pieces(t *testing.T, p *agenttest.Pipeline) (list []piece) {
 	t.Helper()
 	for _, otlp := range p.OTLP() {
-		td := must((&ptrace.ProtoUnmarshaler{}).UnmarshalTraces(otlp))(t)
+		td := must.Get((&ptrace.ProtoUnmarshaler{}).UnmarshalTraces(otlp))(t)
 		for _, rs := range td.ResourceSpans().All() {
 			for _, ss := range rs.ScopeSpans().All() {
 				for _, span := range ss.Spans().All() {
@@ -362,18 +363,18 @@ func TestLoss(t *testing.T) {
 // tableBytes is what the pages of each table take, with its indexes.
 func tableBytes(t *testing.T, path string) map[string]int64 {
 	t.Helper()
-	db := must(sql.Open("sqlite", "file:"+path+"?mode=ro"))(t)
+	db := must.Get(sql.Open("sqlite", "file:"+path+"?mode=ro"))(t)
 	defer db.Close()
-	rows := must(db.Query(
+	rows := must.Get(db.Query(
 		`SELECT s.tbl_name, sum(d.pgsize) FROM dbstat d JOIN sqlite_schema s ON s.name = d.name GROUP BY 1`))(t)
 	defer rows.Close()
 	sizes := map[string]int64{}
 	for rows.Next() {
 		var table string
 		var n int64
-		noError(t, rows.Scan(&table, &n))
+		must.Do(t, rows.Scan(&table, &n))
 		sizes[table] = n
 	}
-	noError(t, rows.Err())
+	must.Do(t, rows.Err())
 	return sizes
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/otelagent/otelagent/backend/store/project"
 	"github.com/otelagent/otelagent/backend/store/stats"
 	"github.com/otelagent/otelagent/dialects"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/otelagent"
 )
 
@@ -36,11 +37,11 @@ func TestViewsOfLowerBounds(t *testing.T) {
 	recordAll(t, p, d.New().Events(strings.NewReader(text)))
 	b := p.Batch()
 	st := memstore.New()
-	noError(t, st.Put(t.Context(), b))
-	noError(t, project.Refresh(t.Context(), st))
-	blocks := must(session.NewBlockSet(blocksOf(b, "s")))(t)
+	must.Do(t, st.Put(t.Context(), b))
+	must.Do(t, project.Refresh(t.Context(), st))
+	blocks := must.Get(session.NewBlockSet(blocksOf(b, "s")))(t)
 	tree := session.Tree{Session: session.AssembleAll(b.Rows)[0], Blocks: blocks}
-	report := must(stats.Collect(t.Context(), st, stats.Options{}))(t)
+	report := must.Get(stats.Collect(t.Context(), st, stats.Options{}))(t)
 	var show, list, sums, csv, rows bytes.Buffer
 	o := inspect.Options{Width: 200}
 	_, csvErr := export.CSV(&csv, session.Tree{Session: tree.Session, Blocks: blocks}, export.Options{})
@@ -48,7 +49,7 @@ func TestViewsOfLowerBounds(t *testing.T) {
 	for _, err := range []error{inspect.Text(&show, tree, o),
 		inspect.List(&list, []session.Summary{session.Summarize(tree.Session)}, o), inspect.Stats(&sums, report, o), csvErr,
 		rowsErr} {
-		noError(t, err)
+		must.Do(t, err)
 	}
 	for name, c := range map[string]struct {
 		text string

@@ -6,21 +6,4 @@ import (
 	"go.uber.org/goleak"
 )
 
-// must returns a value that comes without an error.
-func must[T any](value T, err error) func(testing.TB) T {
-	return func(tb testing.TB) T {
-		tb.Helper()
-		noError(tb, err)
-		return value
-	}
-}
-
-// noError ends the test with an error.
-func noError(tb testing.TB, err error) {
-	if err != nil {
-		tb.Helper()
-		tb.Fatal(err)
-	}
-}
-
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -16,6 +16,7 @@ import (
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/sqlitestore"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -25,7 +26,7 @@ func assemble(t *testing.T, b session.Batch) []*session.Session {
 	t.Helper()
 	all := session.AssembleAll(b.Rows)
 	for _, s := range all {
-		blocks := must(session.NewBlockSet(blocksOf(b, s.ID)))(t)
+		blocks := must.Get(session.NewBlockSet(blocksOf(b, s.ID)))(t)
 		s.CheckContent(blocks)
 	}
 	return all
@@ -34,7 +35,7 @@ func assemble(t *testing.T, b session.Batch) []*session.Session {
 // trees returns the JSON of all sessions of the batch, as `show --output json` prints them.
 func trees(t *testing.T, b session.Batch) string {
 	t.Helper()
-	raw := must(json.MarshalIndent(assemble(t, b), "", "  "))(t)
+	raw := must.Get(json.MarshalIndent(assemble(t, b), "", "  "))(t)
 	return string(raw)
 }
 
@@ -79,13 +80,13 @@ func TestOrderBlind(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "sessions.db")
 		var exporters [2]store.Store
 		for i := range exporters {
-			st := must(sqlitestore.Open(t.Context(), file))(t)
+			st := must.Get(sqlitestore.Open(t.Context(), file))(t)
 			defer st.Close()
 			exporters[i] = st
 		}
 		for len(rows)+len(blocks) > 0 {
 			n, m := random.IntN(min(7, len(rows)+1)), random.IntN(min(7, len(blocks)+1))
-			noError(t, exporters[random.IntN(2)].Put(t.Context(), session.Batch{Rows: rows[:n], Blocks: blocks[:m]}))
+			must.Do(t, exporters[random.IntN(2)].Put(t.Context(), session.Batch{Rows: rows[:n], Blocks: blocks[:m]}))
 			rows, blocks = rows[n:], blocks[m:]
 		}
 		var kept session.Batch
@@ -102,11 +103,11 @@ func TestOrderBlind(t *testing.T) {
 func stored(t testing.TB, st store.Store, key session.Key) (b session.Batch) {
 	t.Helper()
 	for row, err := range st.Rows(t.Context(), key) {
-		noError(t, err)
+		must.Do(t, err)
 		b.Rows = append(b.Rows, row)
 	}
 	for block, err := range st.Blocks(t.Context(), key) {
-		noError(t, err)
+		must.Do(t, err)
 		b.Blocks = append(b.Blocks, block)
 	}
 	return b
@@ -285,7 +286,7 @@ type endings struct{ runs, turns, tools int }
 func (e *endings) line(t *testing.T, line []byte) {
 	t.Helper()
 	var ev struct{ Type string }
-	noError(t, json.Unmarshal(line, &ev))
+	must.Do(t, json.Unmarshal(line, &ev))
 	switch ev.Type {
 	case "AgentEnd":
 		e.runs++

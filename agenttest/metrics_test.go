@@ -26,6 +26,7 @@ import (
 	"github.com/otelagent/otelagent/dialects"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
@@ -109,7 +110,7 @@ func goLoop(ctx context.Context, tracer *writer.Tracer) {
 // playFile plays a recording of any dialect, and measures it.
 func playFile(t *testing.T, p *agenttest.Pipeline, path string, opts ...input.Settings) {
 	t.Helper()
-	text := must(os.ReadFile(path))(t)
+	text := must.Get(os.ReadFile(path))(t)
 	record(t, event.NewRecorder(p.Tracer(), event.WithReplayMetrics()), text, opts...)
 }
 
@@ -117,7 +118,7 @@ func playFile(t *testing.T, p *agenttest.Pipeline, path string, opts ...input.Se
 func record(t *testing.T, rec *event.Recorder, text []byte, opts ...input.Settings) {
 	t.Helper()
 	d, _, whole, err := dialects.Open(bytes.NewReader(text))
-	noError(t, err)
+	must.Do(t, err)
 	for ev, err := range d.New(opts...).Events(whole) {
 		var bad *input.LineError
 		if err != nil && !errors.As(err, &bad) {
@@ -184,9 +185,9 @@ func TestMetrics(t *testing.T) {
 			}
 			golden := filepath.Join("testdata", "metrics", name+".txtar")
 			if *updateMetrics {
-				noError(t, os.WriteFile(golden, txtar.Format(&got), 0o644))
+				must.Do(t, os.WriteFile(golden, txtar.Format(&got), 0o644))
 			}
-			want := must(txtar.ParseFile(golden))(t)
+			want := must.Get(txtar.ParseFile(golden))(t)
 			if diff := cmp.Diff(string(txtar.Format(want)), string(txtar.Format(&got))); diff != "" {
 				t.Errorf("-update-metrics writes it anew (-want +got):\n%s", diff)
 			}
@@ -321,7 +322,7 @@ func TestMetricsWhateverIsSampled(t *testing.T) {
 		goLoop(t.Context(), (*writer.Tracer)(otelagent.NewTracer(otelagent.WithTracerProvider(tracers),
 			otelagent.WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))))))
 		var all metricdata.ResourceMetrics
-		noError(t, reader.Collect(t.Context(), &all))
+		must.Do(t, reader.Collect(t.Context(), &all))
 		for _, m := range all.ScopeMetrics[0].Metrics {
 			if m.Name != spans.MetricDropped { // of notes on spans
 				lines = append(lines, fmt.Sprint(m.Name, len(pointsOf(m)), sum(m)))

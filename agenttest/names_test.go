@@ -11,6 +11,7 @@ import (
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/agenttest/backends"
 	"github.com/otelagent/otelagent/backend/session/otlprow"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
@@ -21,7 +22,7 @@ func TestSpanNamesAreNotKept(t *testing.T) {
 	tree := func(opts ...otelagent.Option) string {
 		p := agenttest.New(t, append(opts, otelagent.WithCapture(otelagent.CaptureContent), writer.WithDerivedIDs)...)
 		backends.Play(t.Context(), (*writer.Tracer)(p.Tracer()))
-		b := must(json.MarshalIndent(p.Session(), "", " "))(t)
+		b := must.Get(json.MarshalIndent(p.Session(), "", " "))(t)
 		return string(b)
 	}
 	if diff := cmp.Diff(tree(), tree(otelagent.WithSpanNames(true))); diff != "" {
@@ -34,7 +35,7 @@ func TestOpenInferenceIsNotKept(t *testing.T) {
 	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent))
 	backends.Play(t.Context(), (*writer.Tracer)(p.Tracer()))
 	for _, otlp := range p.OTLP() {
-		td := must((&ptrace.ProtoUnmarshaler{}).UnmarshalTraces(otlp))(t)
+		td := must.Get((&ptrace.ProtoUnmarshaler{}).UnmarshalTraces(otlp))(t)
 		without, _ := otlprow.Decode(td)
 		for _, rs := range td.ResourceSpans().All() {
 			for _, ss := range rs.ScopeSpans().All() {

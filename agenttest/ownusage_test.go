@@ -16,6 +16,7 @@ import (
 	"github.com/otelagent/otelagent/dialects"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
@@ -47,10 +48,10 @@ func TestUsageUnderOwnKeys(t *testing.T) {
 				got.Rows = append(got.Rows, b.Rows...)
 				return err
 			})))
-		noError(t, err)
+		must.Do(t, err)
 		tracer := otelagent.NewTracer(writer.WithDerivedIDs, otelagent.WithTracerProvider(sdk.TracerProvider()))
 		d, _, whole, err := dialects.Open(bytes.NewReader(text))
-		noError(t, err)
+		must.Do(t, err)
 		rec := event.NewRecorder(tracer)
 		for ev, err := range d.New(input.Settings{Session: "given-session"}).Events(whole) {
 			var bad *input.LineError
@@ -61,7 +62,7 @@ func TestUsageUnderOwnKeys(t *testing.T) {
 			}
 		}
 		rec.Close(t.Context())
-		noError(t, sdk.Shutdown(t.Context()))
+		must.Do(t, sdk.Shutdown(t.Context()))
 		trees := treesOf(got)
 		if len(trees) != len(want) {
 			t.Errorf("%d sessions, want %d", len(trees), len(want))

@@ -20,6 +20,7 @@ import (
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/phi"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 )
@@ -59,7 +60,7 @@ func recordAll(t testing.TB, p *agenttest.Pipeline, events iter.Seq2[event.Event
 	t.Helper()
 	rec := event.NewRecorder(p.Tracer())
 	for ev, err := range events {
-		noError(t, err)
+		must.Do(t, err)
 		rec.Record(t.Context(), ev)
 	}
 	rec.Close(t.Context())
@@ -105,7 +106,7 @@ func only(b session.Batch, id string) session.Batch {
 func ledger(t *testing.T, b session.Batch, s *session.Session, opts export.Options) ([]byte, []export.Missing, error) {
 	t.Helper()
 	blocks, err := session.NewBlockSet(blocksOf(b, s.ID))
-	noError(t, err)
+	must.Do(t, err)
 	var buf bytes.Buffer
 	missing, err := export.PhiCore(&buf, session.Tree{Session: s, Blocks: blocks}, opts)
 	return buf.Bytes(), missing, err
@@ -135,7 +136,7 @@ func writeLedger(t *testing.T, raw []byte, words ...string) {
 		return
 	}
 	name := strings.NewReplacer("/", "_", "\\", "_", " ", "_").Replace(strings.Join(words, ".") + ".json")
-	noError(t, os.WriteFile(filepath.Join(*exportDir, name), raw, 0o600))
+	must.Do(t, os.WriteFile(filepath.Join(*exportDir, name), raw, 0o600))
 }
 
 // eachDifference reports the differences that find returns of each recording, but for those that dialects/phi/README.md
@@ -148,7 +149,7 @@ func eachDifference(t *testing.T, tables []string, find func(*testing.T,
 	}
 	for _, f := range phifixtures.All(t, repository) {
 		t.Run(f.String(), func(t *testing.T) {
-			diffs := must(find(t, f))(t)
+			diffs := must.Get(find(t, f))(t)
 			for _, d := range phifixtures.Unknown(f, diffs, known) {
 				t.Error(d)
 			}

@@ -27,6 +27,7 @@ import (
 	"github.com/otelagent/otelagent/dialects"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
@@ -100,7 +101,7 @@ func recordings(t *testing.T, f func(t *testing.T, text []byte, phi bool)) {
 		t.Run(fixture.String(), func(t *testing.T) { f(t, fixture.Events, true) })
 	}
 	for _, path := range foreignFiles(t) {
-		text := must(os.ReadFile(path))(t)
+		text := must.Get(os.ReadFile(path))(t)
 		t.Run(filepath.Base(filepath.Dir(path))+"/"+filepath.Base(path), func(t *testing.T) { f(t, text, false) })
 	}
 }
@@ -109,7 +110,7 @@ func recordings(t *testing.T, f func(t *testing.T, text []byte, phi bool)) {
 func sendAll(t *testing.T, p *agenttest.Pipeline, text []byte, opts ...input.Settings) *agenttest.Pipeline {
 	t.Helper()
 	d, _, whole, err := dialects.Open(bytes.NewReader(text))
-	noError(t, err)
+	must.Do(t, err)
 	rec := event.NewRecorder(p.Tracer(), event.WithReplayMetrics())
 	for ev, err := range d.New(append(opts, input.Settings{Session: "given-session"})...).Events(whole) {
 		var bad *input.LineError
@@ -243,9 +244,9 @@ func exportedMetrics(t *testing.T, p *agenttest.Pipeline) (sent []byte) {
 		sent, _ = io.ReadAll(r.Body)
 	}))
 	defer server.Close()
-	exporter := must(otlpmetrichttp.New(t.Context(), otlpmetrichttp.WithEndpointURL(server.URL+"/v1/metrics")))(t)
+	exporter := must.Get(otlpmetrichttp.New(t.Context(), otlpmetrichttp.WithEndpointURL(server.URL+"/v1/metrics")))(t)
 	scope := metricdata.ScopeMetrics{Scope: instrumentation.Scope{Name: writer.ScopeName}, Metrics: p.Metrics()}
-	noError(t, errors.Join(exporter.Export(t.Context(), &metricdata.ResourceMetrics{
+	must.Do(t, errors.Join(exporter.Export(t.Context(), &metricdata.ResourceMetrics{
 		Resource: resource.Empty(), ScopeMetrics: []metricdata.ScopeMetrics{scope},
 	}), exporter.Shutdown(t.Context())))
 	return sent

@@ -19,6 +19,7 @@ import (
 	"github.com/otelagent/otelagent/backend/store/project"
 	"github.com/otelagent/otelagent/backend/store/search"
 	"github.com/otelagent/otelagent/backend/store/sqlitestore"
+	"github.com/otelagent/otelagent/internal/must"
 )
 
 var updateGuide = flag.Bool("update-guide", false, "write testdata/guide anew")
@@ -28,9 +29,9 @@ func compareGuide(t *testing.T, name, got string) {
 	t.Helper()
 	golden := filepath.Join("testdata", "guide", name)
 	if *updateGuide {
-		noError(t, os.WriteFile(golden, []byte(got), 0o644))
+		must.Do(t, os.WriteFile(golden, []byte(got), 0o644))
 	}
-	want := must(os.ReadFile(golden))(t)
+	want := must.Get(os.ReadFile(golden))(t)
 	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got, "\n")); diff != "" {
 		t.Errorf("%s (-want +got, -update-guide writes it anew):\n%s", golden, diff)
 	}
@@ -50,7 +51,7 @@ func TestSearch(t *testing.T) {
 	queued := row("session", `"id":"ses_queue","agent":"grida",`) +
 		message("msg_w", `{"queued_at":1795226300000}`, "And later deploy it") +
 		message("msg_x", `{"queued_at":1795226300001,"queue_canceled_at":1795226300002}`, "Not this, later")
-	file := must(sqlitestore.Open(t.Context(), filepath.Join(t.TempDir(), "x.db")))(t)
+	file := must.Get(sqlitestore.Open(t.Context(), filepath.Join(t.TempDir(), "x.db")))(t)
 	for _, st := range []store.Store{memstore.New(), file} {
 		defer st.Close()
 		phi := filepath.Join(repository, "dialects", "phi", "testdata")
@@ -60,9 +61,9 @@ func TestSearch(t *testing.T) {
 			recordedFile(t, filepath.Join(phi, "phi-core-0.15.2", "revert.events.ndjson")),
 			recordedFile(t, filepath.Join(phi, "sample-session.ndjson")),
 		} {
-			noError(t, st.Put(t.Context(), b))
+			must.Do(t, st.Put(t.Context(), b))
 		}
-		noError(t, project.Refresh(t.Context(), st))
+		must.Do(t, project.Refresh(t.Context(), st))
 		var got strings.Builder
 		for _, o := range []search.Options{
 			{Text: "reef"},
@@ -73,9 +74,9 @@ func TestSearch(t *testing.T) {
 			{Text: "plan", Session: "031bdb7f-05e5-4cb2-87b2-ba3d2847921d"},
 			{Text: "no such words"},
 		} {
-			res := must(search.Run(t.Context(), st, o))(t)
+			res := must.Get(search.Run(t.Context(), st, o))(t)
 			fmt.Fprintf(&got, "-- %+v: %d sessions, more %v --\n", o, res.Sessions, res.More)
-			noError(t, inspect.Grep(&got, res.Hits, inspect.Options{Width: 80}))
+			must.Do(t, inspect.Grep(&got, res.Hits, inspect.Options{Width: 80}))
 		}
 		for _, q := range []store.Query{{Search: "ranges"}, {Search: "ranges", Archived: store.ArchivedNot},
 			{ForkedFrom: "ses_parent"}, {Parent: "ses_parent"}} {

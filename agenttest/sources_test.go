@@ -17,6 +17,7 @@ import (
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/ndjson"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -30,7 +31,7 @@ func savedLedger(t *testing.T, f phifixtures.Fixture) []byte {
 // phiFile returns a file of the tests of phi-core's dialect.
 func phiFile(t *testing.T, path ...string) []byte {
 	t.Helper()
-	raw := must(os.ReadFile(filepath.Join(append([]string{repository, "dialects", "phi", "testdata"}, path...)...)))(t)
+	raw := must.Get(os.ReadFile(filepath.Join(append([]string{repository, "dialects", "phi", "testdata"}, path...)...)))(t)
 	return raw
 }
 
@@ -63,14 +64,14 @@ func treesOf(b session.Batch) map[string]*session.Session {
 
 func asJSON(t *testing.T, s *session.Session) []byte {
 	t.Helper()
-	raw := must(json.Marshal(s))(t)
+	raw := must.Get(json.Marshal(s))(t)
 	return raw
 }
 
 // ownLines are the events of a recording of phi-core 0.10.0 as lines of package ndjson; of another release none.
 func ownLines(t *testing.T, f phifixtures.Fixture) []byte {
 	t.Helper()
-	arc := must(txtar.ParseFile("testdata/own-lines.txtar"))(t)
+	arc := must.Get(txtar.ParseFile("testdata/own-lines.txtar"))(t)
 	if f.Release != "0.10.0" {
 		return nil
 	}

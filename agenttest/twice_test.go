@@ -11,6 +11,7 @@ import (
 
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/internal/writer"
 )
 
@@ -112,7 +113,7 @@ func TestWhatCannotHold(t *testing.T) {
 	check(name, "phi-core", "2", sending{text: events}, sending{text: array, session: its})
 	check(name, "phi-core", "1, 1", sending{text: events}, sending{text: array, session: "array"})
 
-	raw := must(os.ReadFile(filepath.Join(repository, "docs", "fidelity.md")))(t)
+	raw := must.Get(os.ReadFile(filepath.Join(repository, "docs", "fidelity.md")))(t)
 	_, table, _ := strings.Cut(string(raw), "<!-- table: sent twice -->")
 	table, _, _ = strings.Cut(strings.TrimSpace(table), "\n\n")
 	rows := regexp.MustCompile("(?m)^\\| `([^`]+)` \\|").FindAllStringSubmatch(table, -1)

@@ -20,6 +20,7 @@ import (
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/dialects"
 	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
@@ -41,7 +42,7 @@ func reply(second, usage string) string {
 // TestUsageIsCountedOnce holds every case of docs/usage.md, once, sent again under the same ids, and recorded a second
 // time under others. testdata/usage/cases.txtar has the cases.
 func TestUsageIsCountedOnce(t *testing.T) {
-	arc := must(txtar.ParseFile("testdata/usage/cases.txtar"))(t)
+	arc := must.Get(txtar.ParseFile("testdata/usage/cases.txtar"))(t)
 	for i := 0; i+1 < len(arc.Files); i += 2 {
 		t.Run(arc.Files[i].Name, func(t *testing.T) {
 			head, text, _ := strings.Cut(string(arc.Files[i].Data), "\n")
@@ -57,7 +58,7 @@ func TestUsageIsCountedOnce(t *testing.T) {
 				case "copied":
 					copied = 1
 				default:
-					raw := must(os.ReadFile(filepath.Join(repository, "dialects", filepath.FromSlash(word))))(t)
+					raw := must.Get(os.ReadFile(filepath.Join(repository, "dialects", filepath.FromSlash(word))))(t)
 					text += string(raw)
 				}
 			}

@@ -13,24 +13,8 @@ import (
 	"time"
 
 	"github.com/otelagent/otelagent/backend/store/clickhousestore"
+	"github.com/otelagent/otelagent/internal/must"
 )
-
-// must returns a value that comes without an error.
-func must[T any](value T, err error) func(testing.TB) T {
-	return func(tb testing.TB) T {
-		tb.Helper()
-		noError(tb, err)
-		return value
-	}
-}
-
-// noError ends the test with an error.
-func noError(tb testing.TB, err error) {
-	if err != nil {
-		tb.Helper()
-		tb.Fatal(err)
-	}
-}
 
 // TestClickHouse runs every statement of the ClickHouse dashboard on a server, and wants the answers that SQLite gave.
 // It needs an engine of these years, as the plugin of Grafana does:
@@ -42,25 +26,25 @@ func TestClickHouse(t *testing.T) {
 		t.Skip("no ClickHouse server: set OTELAGENT_TEST_CLICKHOUSE to a DSN (interop/clickhouse/run.sh chdb COMMAND " +
 			"does, and make interop-clickhouse in CI)")
 	}
-	u := must(url.Parse(server))(t)
+	u := must.Get(url.Parse(server))(t)
 	database := fmt.Sprintf("otelagent_dashboards_%016x", rand.Uint64())
 	u.Path = "/" + database
-	st := must(clickhousestore.Open(t.Context(), u.String()))(t)
+	st := must.Get(clickhousestore.Open(t.Context(), u.String()))(t)
 	fill(t, st)
-	noError(t, st.Close())
+	must.Do(t, st.Close())
 	base := &url.URL{Scheme: "http", Host: u.Host}
 	send := func(t *testing.T, statement string) []byte {
 		t.Helper()
 		q := url.Values{"database": {database}, "default_format": {"JSONCompact"},
 			"output_format_json_quote_64bit_integers": {"0"}}
-		req := must(http.NewRequestWithContext(t.Context(), http.MethodPost, base.String()+"/?"+q.Encode(),
+		req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, base.String()+"/?"+q.Encode(),
 			strings.NewReader(statement)))(t)
 		if u.User != nil {
 			password, _ := u.User.Password()
 			req.SetBasicAuth(u.User.Username(), password)
 		}
 		resp, err := http.DefaultClient.Do(req)
-		noError(t, err)
+		must.Do(t, err)
 		defer resp.Body.Close()
 		body, err := io.ReadAll(resp.Body)
 		if err != nil || resp.StatusCode != http.StatusOK {
@@ -77,7 +61,7 @@ func TestClickHouse(t *testing.T) {
 			Meta []struct{ Name, Type string }
 			Data [][]any
 		}
-		noError(t, json.Unmarshal(send(t, statement), &got))
+		must.Do(t, json.Unmarshal(send(t, statement), &got))
 		a := answer{}
 		for _, m := range got.Meta {
 			a.columns = append(a.columns, m.Name)
@@ -93,7 +77,7 @@ func TestClickHouse(t *testing.T) {
 					text = c
 					if strings.Contains(got.Meta[i].Type, "DateTime64(") {
 						at, err := time.Parse("2006-01-02 15:04:05", c) // takes a fraction, too
-						noError(t, err)
+						must.Do(t, err)
 						text = number(float64(at.UnixNano()) / 1e9)
 					}
 				case nil:

@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/otelagent/otelagent/internal/must"
 )
 
 var update = flag.Bool("update", false, "rewrite golden files")
@@ -103,7 +105,7 @@ func read(t *testing.T) map[string]*dashboard {
 	}
 	all := map[string]*dashboard{}
 	for _, name := range names {
-		text := must(os.ReadFile(name))(t)
+		text := must.Get(os.ReadFile(name))(t)
 		d := &dashboard{}
 		if err := json.Unmarshal(text, d); err != nil {
 			t.Fatalf("%s: %v", name, err)
@@ -143,7 +145,7 @@ func (p *panel) allLinks(t *testing.T) []link {
 				continue
 			}
 			var links []link
-			noError(t, json.Unmarshal(property.Value, &links))
+			must.Do(t, json.Unmarshal(property.Value, &links))
 			out = append(out, links...)
 		}
 	}
@@ -169,7 +171,7 @@ func TestPanels(t *testing.T) {
 		for _, v := range d.Templating.List {
 			variables[v.Name] = v.Label != "" && v.Description != ""
 		}
-		text := must(os.ReadFile(name))(t)
+		text := must.Get(os.ReadFile(name))(t)
 		for _, m := range reference.FindAllStringSubmatch(string(text), -1) {
 			if v := m[1] + m[2]; !variables[v] && !builtin.MatchString(v) {
 				t.Errorf("%s: refers to %q, which is no variable with a label and a description", name, m[0])

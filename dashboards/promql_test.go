@@ -11,6 +11,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -43,7 +44,7 @@ func metrics(t *testing.T) map[string][]string {
 	}
 
 	// documentation.md is generated from the code that emits them.
-	text := must(os.ReadFile("../collector-exporter/agentsessionexporter/documentation.md"))(t)
+	text := must.Get(os.ReadFile("../collector-exporter/agentsessionexporter/documentation.md"))(t)
 	row := regexp.MustCompile(`(?m)^\| ([a-z_]+) \| .* \| .* \| - \|$`)
 	sections := strings.Split(string(text), "\n### ")
 	for _, section := range sections[1:] {
@@ -69,7 +70,7 @@ func metrics(t *testing.T) map[string][]string {
 
 func readYAML(t *testing.T, path string, into any) {
 	t.Helper()
-	text := must(os.ReadFile(path))(t)
+	text := must.Get(os.ReadFile(path))(t)
 	if err := yaml.Unmarshal(text, into); err != nil {
 		t.Fatalf("%s: %v", path, err)
 	}
@@ -155,7 +156,7 @@ func TestPromQL(t *testing.T) {
 				continue
 			}
 			var q struct{ Query string }
-			noError(t, json.Unmarshal(v.Query, &q))
+			must.Do(t, json.Unmarshal(v.Query, &q))
 			m := regexp.MustCompile(`^label_values\((\w+), (\w+)\)$`).FindStringSubmatch(q.Query)
 			if m == nil || !slices.Contains(known[m[1]], m[2]) {
 				t.Errorf("%s: variable %s asks %s", name, v.Name, q.Query)

@@ -27,6 +27,7 @@ import (
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/phi"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
@@ -48,7 +49,7 @@ func sessions(t *testing.T) session.Batch {
 	everything(t, (*writer.Tracer)(p.Tracer()), "everything", "acme", began)
 	everything(t, (*writer.Tracer)(p.Tracer()), hostile, "acme", began.Add(time.Hour))
 	everything(t, (*writer.Tracer)(p.Tracer()), unnamed, "", began.Add(2*time.Hour))
-	f := must(os.Open("../cmd/otelagent/demo.ndjson"))(t)
+	f := must.Get(os.Open("../cmd/otelagent/demo.ndjson"))(t)
 	defer f.Close()
 	rec := event.NewRecorder(p.Tracer())
 	for ev, err := range phi.NewDecoder().Events(f) {
@@ -127,13 +128,13 @@ func everything(t *testing.T, tracer *writer.Tracer, id, provider string, start 
 func fill(t *testing.T, st store.Store) {
 	t.Helper()
 	b := sessions(t)
-	noError(t, st.Put(t.Context(), b))
+	must.Do(t, st.Put(t.Context(), b))
 	keys := map[session.Key]bool{}
 	for _, r := range b.Rows {
 		keys[r.Session] = true
 	}
 	for k := range keys {
-		noError(t, project.Session(t.Context(), st, k))
+		must.Do(t, project.Session(t.Context(), st, k))
 	}
 }
 
@@ -189,10 +190,10 @@ func of(id string) values {
 func lite(t *testing.T) database {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "sessions.db")
-	st := must(sqlitestore.Open(t.Context(), path))(t)
+	st := must.Get(sqlitestore.Open(t.Context(), path))(t)
 	fill(t, st)
-	noError(t, st.Close())
-	db := must(sql.Open("sqlite", "file:"+path+"?mode=ro"))(t)
+	must.Do(t, st.Close())
+	db := must.Get(sql.Open("sqlite", "file:"+path+"?mode=ro"))(t)
 	t.Cleanup(func() { db.Close() })
 	return func(t *testing.T, statement string) answer {
 		t.Helper()
@@ -214,7 +215,7 @@ func lite(t *testing.T) database {
 			for i := range cells {
 				into[i] = &cells[i]
 			}
-			noError(t, rows.Scan(into...))
+			must.Do(t, rows.Scan(into...))
 			var row []string
 			for i, c := range cells {
 				text, kind := "NULL", ""
@@ -236,7 +237,7 @@ func lite(t *testing.T) database {
 			}
 			a.rows = append(a.rows, row)
 		}
-		noError(t, rows.Err())
+		must.Do(t, rows.Err())
 		return a
 	}
 }
@@ -361,7 +362,7 @@ func TestSQLite(t *testing.T) {
 	db := lite(t)
 	got := run(t, "session.json", db, of("everything"))
 	if *update {
-		noError(t, os.WriteFile("testdata/session.golden", []byte(got), 0o644))
+		must.Do(t, os.WriteFile("testdata/session.golden", []byte(got), 0o644))
 	}
 	compare(t, "session.json", got, db)
 }
@@ -370,7 +371,7 @@ func TestSQLite(t *testing.T) {
 // (cache hits and misses), and runs the statements for the session with the hostile id.
 func compare(t *testing.T, name, got string, ask database) {
 	t.Helper()
-	want := must(os.ReadFile("testdata/session.golden"))(t)
+	want := must.Get(os.ReadFile("testdata/session.golden"))(t)
 	if diff := cmp.Diff(blocks(string(want)), blocks(got)); diff != "" {
 		t.Errorf("session.golden (-update writes it):\n%s", diff)
 	}

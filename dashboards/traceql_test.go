@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/otelagent/otelagent/internal/must"
 )
 
 // vocabulary is what spans/registry.yaml says of spans, keys and words.
@@ -107,9 +109,9 @@ func (v *vocabulary) literal(k vocabularyKey, literal string, add func(string, .
 
 func readVocabulary(t *testing.T) *vocabulary {
 	t.Helper()
-	registry := must(os.ReadFile("../spans/registry.yaml"))(t)
+	registry := must.Get(os.ReadFile("../spans/registry.yaml"))(t)
 	var v vocabulary
-	noError(t, yaml.Unmarshal(registry, &v))
+	must.Do(t, yaml.Unmarshal(registry, &v))
 	for _, s := range v.Spans {
 		if letters[s.Name] == "" {
 			t.Fatalf("span %s has no letter", s.Name)
@@ -162,7 +164,7 @@ func TestTraceQL(t *testing.T) {
 			if !strings.HasPrefix(l.URL, "/explore?") {
 				continue
 			}
-			query := must(exploreQuery(l.URL))(t)
+			query := must.Get(exploreQuery(l.URL))(t)
 			if query == "1" {
 				continue // a trace id
 			}
@@ -173,7 +175,7 @@ func TestTraceQL(t *testing.T) {
 			check(t, query)
 		}
 	})
-	document := must(os.ReadFile("tempo/README.md"))(t)
+	document := must.Get(os.ReadFile("tempo/README.md"))(t)
 	listed := regexp.MustCompile("(?s)```traceql\n(.*?)\n```").FindAllStringSubmatch(string(document), -1)
 	for _, m := range listed {
 		check(t, m[1])

@@ -10,6 +10,7 @@ import (
 
 	"github.com/otelagent/otelagent/dialects"
 	"github.com/otelagent/otelagent/dialects/opencode"
+	"github.com/otelagent/otelagent/internal/must"
 )
 
 // longChat is a log of Gemini CLI of about n bytes, each of whose prompts, replies and results is 2 KB long, and which
@@ -47,7 +48,7 @@ func BenchmarkGemini(b *testing.B) {
 }
 
 func parse(t testing.TB, text string) (d document) {
-	noError(t, json.Unmarshal([]byte(text), &d))
+	must.Do(t, json.Unmarshal([]byte(text), &d))
 	return d
 }
 
@@ -64,7 +65,7 @@ func BenchmarkOpenCode(b *testing.B) {
 				strings.Repeat("All work and no play. ", 95))
 		},
 		"small": func(i int, m document) string {
-			return strings.ReplaceAll(string(must(json.Marshal(m))(b)), `"msg_`, fmt.Sprintf(`"m%d_`, i))
+			return strings.ReplaceAll(string(must.Get(json.Marshal(m))(b)), `"msg_`, fmt.Sprintf(`"m%d_`, i))
 		},
 	} {
 		var messages []any
@@ -75,17 +76,17 @@ func BenchmarkOpenCode(b *testing.B) {
 		}
 		export["messages"] = messages
 		dir := b.TempDir()
-		write(b, dir+"/ses_long.json", must(json.Marshal(export))(b))
-		write(b, dir+"/ses_indented.json", must(json.MarshalIndent(export, "", "  "))(b))
+		write(b, dir+"/ses_long.json", must.Get(json.Marshal(export))(b))
+		write(b, dir+"/ses_indented.json", must.Get(json.MarshalIndent(export, "", "  "))(b))
 		db := openCodeDB(b, dir+"/opencode.db")
-		must(db.Exec("BEGIN"))(b)
+		must.Get(db.Exec("BEGIN"))(b)
 		insert(b, db, export, len(messages))
-		must(db.Exec("COMMIT"))(b)
+		must.Get(db.Exec("COMMIT"))(b)
 		for _, file := range []string{"ses_indented.json", "ses_long.json", "opencode.db"} {
 			a := agentOf(b, opencode.Dialect)
 			families := a.families(b, dir+"/"+file)
 			b.Run(name+"/"+file, func(b *testing.B) {
-				b.SetBytes(must(os.Stat(dir + "/ses_long.json"))(b).Size())
+				b.SetBytes(must.Get(os.Stat(dir + "/ses_long.json"))(b).Size())
 				for b.Loop() {
 					for _, err := range families[0].Events(a.new()) {
 						if err != nil {

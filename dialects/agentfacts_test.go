@@ -9,6 +9,7 @@ import (
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/dialects"
 	"github.com/otelagent/otelagent/dialects/transcript"
+	"github.com/otelagent/otelagent/internal/must"
 )
 
 // TestAgentRecords reads folders of agents, and finds what one kind of record says in the events.
@@ -78,8 +79,8 @@ func TestAgentRecords(t *testing.T) {
 			folder := t.TempDir()
 			for name, text := range tt.files {
 				path := filepath.Join(folder, filepath.FromSlash(name))
-				must(0, os.MkdirAll(filepath.Dir(path), 0o700))(t)
-				must(0, os.WriteFile(path, []byte(text), 0o600))(t)
+				must.Get(0, os.MkdirAll(filepath.Dir(path), 0o700))(t)
+				must.Get(0, os.WriteFile(path, []byte(text), 0o600))(t)
 			}
 			d, _ := dialects.Named(tt.dialect)
 			families, problems := transcript.Find(*d.Layout, folder)
@@ -88,7 +89,7 @@ func TestAgentRecords(t *testing.T) {
 			}
 			all, found := "", false
 			for ev, err := range families[0].Events(d.New().(*transcript.Decoder)) {
-				must(0, err)(t)
+				must.Get(0, err)(t)
 				text, has := agenttest.Dump(ev), true
 				for _, part := range tt.want {
 					has = has && strings.Contains(text, part)

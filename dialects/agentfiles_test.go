@@ -24,6 +24,7 @@ import (
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/opencode"
 	"github.com/otelagent/otelagent/dialects/transcript"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/otelagent"
 )
 
@@ -31,10 +32,10 @@ import (
 // write-ahead log.
 func openCodeDB(t testing.TB, path string) *sql.DB {
 	t.Helper()
-	db := must(sql.Open("sqlite", path+"?_pragma=journal_mode(WAL)&_pragma=wal_autocheckpoint(0)"))(t)
+	db := must.Get(sql.Open("sqlite", path+"?_pragma=journal_mode(WAL)&_pragma=wal_autocheckpoint(0)"))(t)
 	t.Cleanup(func() { db.Close() })
 	db.SetMaxOpenConns(1)
-	must(db.Exec(`CREATE TABLE session (id text PRIMARY KEY, parent_id text, directory text, title text, version text,
+	must.Get(db.Exec(`CREATE TABLE session (id text PRIMARY KEY, parent_id text, directory text, title text, version text,
 		permission text, revert text, time_created integer, time_updated integer);
 		CREATE TABLE message (id text PRIMARY KEY, session_id text, time_created integer, time_updated integer, data text);
 		CREATE TABLE part (id text PRIMARY KEY, message_id text, session_id text, time_created integer,
@@ -53,11 +54,11 @@ func insert(t testing.TB, db *sql.DB, export document, n int) {
 		if v == nil {
 			return nil
 		}
-		return string(must(json.Marshal(v))(t))
+		return string(must.Get(json.Marshal(v))(t))
 	}
 	info := export["info"].(document)
 	when := info["time"].(document)
-	must(db.Exec("INSERT OR REPLACE INTO session VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", info["id"], info["parentID"],
+	must.Get(db.Exec("INSERT OR REPLACE INTO session VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", info["id"], info["parentID"],
 		info["directory"], info["title"], info["version"], text(info["permission"]), text(info["revert"]),
 		int64(when["created"].(float64)), int64(when["updated"].(float64))))(t)
 	for i, m := range export["messages"].([]any)[:n] {
@@ -65,13 +66,13 @@ func insert(t testing.TB, db *sql.DB, export document, n int) {
 		data := maps.Clone(of)
 		delete(data, "id")
 		delete(data, "sessionID")
-		must(db.Exec("INSERT OR REPLACE INTO message VALUES (?, ?, ?, 0, ?)", of["id"], info["id"], i, text(data)))(t)
+		must.Get(db.Exec("INSERT OR REPLACE INTO message VALUES (?, ?, ?, 0, ?)", of["id"], info["id"], i, text(data)))(t)
 		for j, p := range m.(document)["parts"].([]any) {
 			part := maps.Clone(p.(document))
 			delete(part, "id")
 			delete(part, "sessionID")
 			delete(part, "messageID")
-			must(db.Exec("INSERT OR REPLACE INTO part VALUES (?, ?, ?, 0, 0, ?)", fmt.Sprintf("prt_%03d_%03d", i, j),
+			must.Get(db.Exec("INSERT OR REPLACE INTO part VALUES (?, ?, ?, 0, 0, ?)", fmt.Sprintf("prt_%03d_%03d", i, j),
 				of["id"], info["id"], text(part)))(t)
 		}
 	}
@@ -79,7 +80,7 @@ func insert(t testing.TB, db *sql.DB, export document, n int) {
 
 func readDocument(t testing.TB, path string) (d document) {
 	t.Helper()
-	noError(t, json.Unmarshal(must(os.ReadFile(path))(t), &d))
+	must.Do(t, json.Unmarshal(must.Get(os.ReadFile(path))(t), &d))
 	return d
 }
 
@@ -99,7 +100,7 @@ func TestOpenCodeLayouts(t *testing.T) {
 		t.Errorf("storage (-export +storage)\n%s", diff)
 	}
 	sorted := filepath.Join(t.TempDir(), "ses_sorted.json") // with the order of keys that the rows below have
-	write(t, sorted, must(json.Marshal(export))(t))
+	write(t, sorted, must.Get(json.Marshal(export))(t))
 	want = of(sorted)
 	path := filepath.Join(t.TempDir(), "opencode.db")
 	db := openCodeDB(t, path)
@@ -109,7 +110,7 @@ func TestOpenCodeLayouts(t *testing.T) {
 		insert(t, db, export, n)
 		rows = append(rows, a.record(t, otelagent.CaptureContent, a.families(t, path)...).Batch().Rows...)
 	}
-	if info := must(os.Stat(path + "-wal"))(t); info.Size() == 0 {
+	if info := must.Get(os.Stat(path + "-wal"))(t); info.Size() == 0 {
 		t.Error("the rows are not in the log")
 	}
 	if diff := cmp.Diff(want, of(path)); diff != "" {
@@ -119,7 +120,7 @@ func TestOpenCodeLayouts(t *testing.T) {
 		t.Errorf("database that grew (-export +grown)\n%s", diff)
 	}
 	for _, column := range []string{"directory", "title", "version", "permission", "revert"} { // of another version
-		must(db.Exec("ALTER TABLE session DROP COLUMN " + column))(t)
+		must.Get(db.Exec("ALTER TABLE session DROP COLUMN " + column))(t)
 	}
 	got := a.record(t, otelagent.CaptureContent, a.families(t, path)...).Sessions()
 	if len(got) != 1 || len(got[0].Runs) == 0 {
@@ -145,7 +146,8 @@ func TestOpenCodeFork(t *testing.T) {
 		}
 	}
 	var own document
-	noError(t, json.Unmarshal(bytes.ReplaceAll(must(json.Marshal(messages[0]))(t), []byte("_copy"), []byte("_new")), &own))
+	first := must.Get(json.Marshal(messages[0]))(t)
+	must.Do(t, json.Unmarshal(bytes.ReplaceAll(first, []byte("_copy"), []byte("_new")), &own))
 	own["info"].(document)["time"] = document{"created": 1795346765000.0}
 	fork["messages"] = append(messages, own)
 	path := filepath.Join(t.TempDir(), "opencode.db")
@@ -184,7 +186,7 @@ func TestOpenCodeSince(t *testing.T) {
 		}
 		insert(t, db, export, 3)
 	}
-	must(db.Exec("UPDATE session SET time_updated = 1000, time_created = 1000"))(t)
+	must.Get(db.Exec("UPDATE session SET time_updated = 1000, time_created = 1000"))(t)
 	f := a.families(t, path)[0]
 	if got := f.Files[0].Sessions; !slices.Equal(got, []string{"ses_child", "ses_old", "ses_parent"}) {
 		t.Errorf("the database has %v", got)
@@ -200,11 +202,11 @@ func TestOpenCodeSince(t *testing.T) {
 	if got := read(); got != nil {
 		t.Errorf("nothing changed, and %v are read", got)
 	}
-	must(db.Exec("UPDATE part SET time_updated = 5000000 WHERE session_id = 'ses_child' AND rowid % 2 = 0"))(t)
+	must.Get(db.Exec("UPDATE part SET time_updated = 5000000 WHERE session_id = 'ses_child' AND rowid % 2 = 0"))(t)
 	if got := read(); !slices.Equal(got, []string{"ses_child", "ses_parent"}) {
 		t.Errorf("a part of the child changed, and %v are read", got)
 	}
-	must(db.Exec("UPDATE session SET time_created = 1e13 WHERE id = 'ses_child'"))(t)
+	must.Get(db.Exec("UPDATE session SET time_created = 1e13 WHERE id = 'ses_child'"))(t)
 	if got := read(); len(got) != 3 {
 		t.Errorf("a fork changed, and %v are read", got)
 	}
@@ -235,7 +237,7 @@ func TestAgentsCut(t *testing.T) {
 	for _, a := range agents(t) {
 		for _, f := range a.families(t, a.folder) {
 			file := f.Files[0].Path
-			text := must(os.ReadFile(file))(t)
+			text := must.Get(os.ReadFile(file))(t)
 			turns := func(path string) (list []string, failed int) {
 				found, _ := transcript.Find(*a.Layout, path)
 				for _, f := range found {
@@ -277,29 +279,29 @@ func TestAgentsCut(t *testing.T) {
 func TestAgentsLinks(t *testing.T) {
 	a := agentOf(t, opencode.Dialect)
 	root := filepath.Join(t.TempDir(), "opencode")
-	noError(t, os.MkdirAll(root+"/storage", 0o755))
+	must.Do(t, os.MkdirAll(root+"/storage", 0o755))
 	for _, link := range []string{"opencode.db", "storage/session", "export-ses_x.json"} {
 		target := map[string]string{"opencode.db": "generated/opencode.db",
 			"storage/session": "storage-layout/storage/session", "export-ses_x.json": mainExport}[link]
-		noError(t, os.Symlink(filepath.Join(a.folder, target), filepath.Join(root, link)))
+		must.Do(t, os.Symlink(filepath.Join(a.folder, target), filepath.Join(root, link)))
 	}
 	if found, problems := transcript.Find(opencode.Layout, root); len(found) != 0 {
 		t.Errorf("%d families, %v", len(found), problems)
 	}
 	storage := filepath.Join(t.TempDir(), "storage")
-	noError(t, os.CopyFS(storage, os.DirFS(filepath.Join(a.folder, "storage-layout/storage"))))
-	messages := must(filepath.Glob(storage + "/message/*/*.json"))(t)
+	must.Do(t, os.CopyFS(storage, os.DirFS(filepath.Join(a.folder, "storage-layout/storage"))))
+	messages := must.Get(filepath.Glob(storage + "/message/*/*.json"))(t)
 	secret := filepath.Join(t.TempDir(), "secret.json")
-	noError(t, os.Rename(messages[0], secret))
-	noError(t, os.Symlink(secret, messages[0]))
+	must.Do(t, os.Rename(messages[0], secret))
+	must.Do(t, os.Symlink(secret, messages[0]))
 	for _, text := range a.record(t, otelagent.CaptureContent, a.families(t, storage)...).OTLP() {
 		if bytes.Contains(text, []byte("Change the greeting, run it")) {
 			t.Error("a message is read through a link")
 		}
 	}
 	chats := filepath.Join(t.TempDir(), "chats")
-	noError(t, os.MkdirAll(chats, 0o755))
-	noError(t, os.Symlink(must(filepath.Abs("gemini/testdata/entire/session-2026-01-10T02-08-faff42ab.json"))(t),
+	must.Do(t, os.MkdirAll(chats, 0o755))
+	must.Do(t, os.Symlink(must.Get(filepath.Abs("gemini/testdata/entire/session-2026-01-10T02-08-faff42ab.json"))(t),
 		chats+"/session-a.json"))
 	if found, _ := transcript.Find(gemini.Layout, chats); len(found) != 0 {
 		t.Errorf("%d families behind a link", len(found))
@@ -320,9 +322,9 @@ func TestAgentsSums(t *testing.T) {
 	for _, a := range agents(t) {
 		whole := usages(a.record(t, otelagent.CaptureNone, a.families(t, a.folder)...).Batch().Rows)
 		apart := map[string]session.Usage{}
-		for _, entry := range must(os.ReadDir(a.folder))(t) {
+		for _, entry := range must.Get(os.ReadDir(a.folder))(t) {
 			found, problems := transcript.Find(*a.Layout, filepath.Join(a.folder, entry.Name()))
-			noError(t, errors.Join(problems...))
+			must.Do(t, errors.Join(problems...))
 			for id, u := range usages(a.record(t, otelagent.CaptureNone, found...).Batch().Rows) {
 				if u != whole[id] {
 					t.Errorf("%s: %s has %+v in %s, %+v in the whole folder", a.Name, id, u, entry.Name(), whole[id])

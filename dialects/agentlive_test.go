@@ -14,6 +14,7 @@ import (
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/transcript"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
@@ -42,7 +43,7 @@ func TestAgentsFollow(t *testing.T) {
 				}
 			}
 			for ev, err := range d.Rest() {
-				noError(t, err)
+				must.Do(t, err)
 				rec.Record(t.Context(), ev)
 			}
 			rec.Close(t.Context())

@@ -14,6 +14,7 @@ import (
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/dialects"
 	"github.com/otelagent/otelagent/dialects/transcript"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/otelagent"
 )
 
@@ -29,7 +30,7 @@ func TestAgentsCopies(t *testing.T) {
 			once := a.record(t, otelagent.CaptureContent, transcript.Family{Files: []transcript.File{file}})
 			again := file
 			again.Path = filepath.Join(t.TempDir(), filepath.Base(file.Path))
-			write(t, again.Path, must(os.ReadFile(file.Path))(t))
+			write(t, again.Path, must.Get(os.ReadFile(file.Path))(t))
 			both := a.record(t, otelagent.CaptureContent, transcript.Family{Files: []transcript.File{file, again}})
 			if diff := cmp.Diff(countsBySession(once), countsBySession(both)); diff != "" {
 				t.Errorf("%s (-alone +with its copy)\n%s", file.Path, diff)
@@ -114,9 +115,9 @@ func TestAgentRuns(t *testing.T) {
 			d, _ := dialects.Named(tt.dialect)
 			var got []string
 			for ev, err := range d.New().Events(strings.NewReader(strings.Join(tt.lines, "\n") + "\n")) {
-				noError(t, err)
+				must.Do(t, err)
 				var e struct{ Event, Session, Run, Status string }
-				noError(t, json.Unmarshal([]byte(agenttest.Dump(ev)), &e))
+				must.Do(t, json.Unmarshal([]byte(agenttest.Dump(ev)), &e))
 				if e.Event == tt.event {
 					got = append(got, strings.TrimSpace(e.Session+" "+e.Run+" "+e.Status))
 				}

@@ -23,6 +23,7 @@ import (
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/opencode"
 	"github.com/otelagent/otelagent/dialects/transcript"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 )
@@ -48,12 +49,12 @@ func agentOf(t testing.TB, name string) agent {
 	a := agent{d, folder + "/testdata"}
 	if name == opencode.Dialect {
 		dir := t.TempDir()
-		noError(t, os.CopyFS(dir, os.DirFS(a.folder)))
-		packed := must(os.Open(dir + "/generated/opencode.db.zst"))(t)
+		must.Do(t, os.CopyFS(dir, os.DirFS(a.folder)))
+		packed := must.Get(os.Open(dir + "/generated/opencode.db.zst"))(t)
 		defer packed.Close()
-		z := must(zstd.NewReader(packed))(t)
+		z := must.Get(zstd.NewReader(packed))(t)
 		defer z.Close()
-		write(t, dir+"/generated/opencode.db", must(io.ReadAll(z))(t))
+		write(t, dir+"/generated/opencode.db", must.Get(io.ReadAll(z))(t))
 		a.folder = dir
 	}
 	return a
@@ -70,28 +71,9 @@ func agents(t testing.TB) (list []agent) {
 	return list
 }
 
-// noError ends the test with an error.
-func noError(tb testing.TB, err error) {
-	if err != nil {
-		tb.Helper()
-		tb.Fatal(err)
-	}
-}
-
-// must returns a value that comes without an error.
-func must[T any](value T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return value
-	}
-}
-
 func write(t testing.TB, path string, text []byte) {
 	t.Helper()
-	noError(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, text, 0o600)))
+	must.Do(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, text, 0o600)))
 }
 
 // families returns those of some files or folders.
@@ -129,7 +111,7 @@ func (a agent) record(t testing.TB, level otelagent.Capture, families ...transcr
 // tree returns sessions as JSON, without what says when and from where they came.
 func tree(t testing.TB, sessions []*session.Session) string {
 	t.Helper()
-	return string(must(json.MarshalIndent(sessions, "", " "))(t))
+	return string(must.Get(json.MarshalIndent(sessions, "", " "))(t))
 }
 
 // counts are those of an entry of expected.json that a tree has.
@@ -235,7 +217,7 @@ func (a agent) images(t testing.TB, families ...transcript.Family) map[string]in
 func TestAgentsExpected(t *testing.T) {
 	for _, a := range []agent{agentOf(t, gemini.Dialect), agentOf(t, opencode.Dialect)} {
 		var files map[string]counts
-		noError(t, json.Unmarshal(must(os.ReadFile(a.folder+"/expected.json"))(t), &files))
+		must.Do(t, json.Unmarshal(must.Get(os.ReadFile(a.folder+"/expected.json"))(t), &files))
 		for name, want := range files {
 			t.Run(a.Name+"/"+name, func(t *testing.T) {
 				path, _, _ := strings.Cut(name, "#")
@@ -282,7 +264,7 @@ func TestAgentsTwice(t *testing.T) {
 // of a document after each message.
 func growing(t testing.TB, path string) (beginnings [][]byte) {
 	t.Helper()
-	text := must(os.ReadFile(path))(t)
+	text := must.Get(os.ReadFile(path))(t)
 	if strings.HasSuffix(path, ".jsonl") {
 		lines, parts := bytes.SplitAfter(text, []byte("\n")), 24
 		if testing.Short() {
@@ -298,11 +280,11 @@ func growing(t testing.TB, path string) (beginnings [][]byte) {
 		return append(beginnings, text)
 	}
 	var o map[string]any
-	noError(t, json.Unmarshal(text, &o))
+	must.Do(t, json.Unmarshal(text, &o))
 	messages, _ := o["messages"].([]any)
 	for i := range messages {
 		o["messages"] = messages[:i+1]
-		beginnings = append(beginnings, must(json.Marshal(o))(t))
+		beginnings = append(beginnings, must.Get(json.Marshal(o))(t))
 	}
 	return beginnings
 }
@@ -332,7 +314,7 @@ func TestAgentsGrow(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "chats")
 			path := filepath.Join(dir, filepath.Base(file.Path))
 			if info, err := os.Stat(file.Folder); err == nil && info.IsDir() && !file.Part {
-				noError(t, os.CopyFS(filepath.Join(dir, filepath.Base(file.Folder)), os.DirFS(file.Folder)))
+				must.Do(t, os.CopyFS(filepath.Join(dir, filepath.Base(file.Folder)), os.DirFS(file.Folder)))
 			}
 			beginnings := growing(t, file.Path)
 			write(t, path, beginnings[len(beginnings)-1])

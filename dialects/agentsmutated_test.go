@@ -13,6 +13,7 @@ import (
 	"github.com/otelagent/otelagent/dialects"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 )
@@ -65,7 +66,7 @@ func TestTranscriptsSpelledOtherwise(t *testing.T) {
 		"gemini/testdata/generated-acp/tmp/ws/chats/session-2026-11-22T11-08-270c3408.jsonl": "gemini-cli",
 		"pi/testdata/made/2026-01-01T10-00-00-000Z_parent.jsonl":                             "pi",
 	} {
-		text := must(os.ReadFile(path))(t)
+		text := must.Get(os.ReadFile(path))(t)
 		want, _ := sumsOf(t, name, text)
 		if len(want) == 0 || want[0].Turns == 0 {
 			t.Fatalf("%s: %+v", path, want)

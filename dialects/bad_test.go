@@ -16,6 +16,7 @@ import (
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/transcript"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/internal/object"
 )
 
@@ -45,7 +46,7 @@ var good = map[string][2]string{
 // its content, and the others are read.
 func TestBadLines(t *testing.T) {
 	text, err := os.ReadFile("testdata/bad-lines.txt")
-	noError(t, err)
+	must.Do(t, err)
 	var out []string
 	name, line, n := "", "", 0
 	for _, l := range strings.Split(string(text), "\n") {
@@ -94,7 +95,7 @@ func TestBadLines(t *testing.T) {
 	}
 	got := strings.Join(out, "\n")
 	if *update {
-		noError(t, os.WriteFile("testdata/bad-lines.txt", []byte(got), 0o644))
+		must.Do(t, os.WriteFile("testdata/bad-lines.txt", []byte(got), 0o644))
 	}
 	if diff := cmp.Diff(strings.Split(string(text), "\n"), strings.Split(got, "\n")); diff != "" || n < 100 {
 		t.Errorf("%d lines (-want +got, -update writes them anew):\n%s", n, diff)
@@ -114,7 +115,7 @@ func TestOutsideRuns(t *testing.T) {
 		d, _ := dialects.Named("claude-code")
 		reader, others := d.New(), int64(0)
 		for ev, err := range reader.Events(strings.NewReader(text)) {
-			if noError(t, err); ev != nil {
+			if must.Do(t, err); ev != nil {
 				if _, ok := ev.(*event.Other); ok {
 					others++
 				}
@@ -131,12 +132,12 @@ func TestOutsideRuns(t *testing.T) {
 func TestBadRows(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "opencode.db")
 	db := openCodeDB(t, path)
-	must(db.Exec(`INSERT INTO session (id, time_created) VALUES ('s', 1795346700000), ('', 1)`))(t)
+	must.Get(db.Exec(`INSERT INTO session (id, time_created) VALUES ('s', 1795346700000), ('', 1)`))(t)
 	row := func(table, id, message string, data any) {
 		if table == "part" {
-			must(db.Exec("INSERT INTO part (id, message_id, session_id, data) VALUES (?, ?, 's', ?)", id, message, data))(t)
+			must.Get(db.Exec("INSERT INTO part (id, message_id, session_id, data) VALUES (?, ?, 's', ?)", id, message, data))(t)
 		} else {
-			must(db.Exec("INSERT INTO message (id, session_id, time_created, data) VALUES (?, 's', 0, ?)", id, data))(t)
+			must.Get(db.Exec("INSERT INTO message (id, session_id, time_created, data) VALUES (?, 's', 0, ?)", id, data))(t)
 		}
 	}
 	row("message", "m0", "", `{"role":"user","time":{"created":1795346701000}}`)
@@ -176,7 +177,7 @@ func TestBadRows(t *testing.T) {
 	for ev, err := range a.families(t, path)[0].Events(a.new(input.Settings{MaxLine: 1024})) {
 		if bad := (*input.LineError)(nil); errors.As(err, &bad) {
 			got = append(got, bad.Error())
-		} else if noError(t, err); err == nil {
+		} else if must.Do(t, err); err == nil {
 			if m, ok := ev.(*event.MessageAdded); ok {
 				said = append(said, m.Run)
 			}
@@ -198,12 +199,12 @@ func TestLongRows(t *testing.T) {
 	db := openCodeDB(t, path)
 	long := strings.Repeat("x", 2000)
 	for i, s := range []struct{ title, message string }{{"short", ""}, {"short", long}, {long, ""}} {
-		must(db.Exec("INSERT INTO session (id, title, time_created) VALUES (?, ?, ?)", i, s.title, i+1))(t)
+		must.Get(db.Exec("INSERT INTO session (id, title, time_created) VALUES (?, ?, ?)", i, s.title, i+1))(t)
 		for j, x := range []string{"", s.message} {
 			id := fmt.Sprint(i, j)
-			must(db.Exec("INSERT INTO message (id, session_id, time_created, data) VALUES (?, ?, ?, ?)", id, i, j,
+			must.Get(db.Exec("INSERT INTO message (id, session_id, time_created, data) VALUES (?, ?, ?, ?)", id, i, j,
 				fmt.Sprintf(`{"role":"user","x":%q}`, x)))(t)
-			must(db.Exec("INSERT INTO part (id, message_id, data) VALUES (?, ?, ?)", id, id,
+			must.Get(db.Exec("INSERT INTO part (id, message_id, data) VALUES (?, ?, ?)", id, id,
 				fmt.Sprintf(`{"type":"text","text":"said %s"}`, id)))(t)
 		}
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/otelagent/otelagent/dialects"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 )
@@ -32,7 +33,7 @@ func fixtures(t testing.TB) map[string][]string {
 	for dialect, dir := range map[string]string{"phi-core": "phi", "clark-agent": "clark", "acp": "acp", "guide": "guide",
 		"otelagent": "ndjson", "claude-code": "claudecode", "gemini-cli": "gemini", "opencode": "opencode",
 		"codex": "codex", "pi": "pi"} {
-		noError(t, filepath.WalkDir(filepath.Join(dir, "testdata"), func(path string, d fs.DirEntry, err error) error {
+		must.Do(t, filepath.WalkDir(filepath.Join(dir, "testdata"), func(path string, d fs.DirEntry, err error) error {
 			if err != nil {
 				return err
 			}
@@ -79,7 +80,7 @@ func TestRecognise(t *testing.T) {
 	for want, paths := range fixtures(t) {
 		for _, path := range paths {
 			text, err := os.ReadFile(path)
-			noError(t, err)
+			must.Do(t, err)
 			if odd(path, text) {
 				continue
 			}
@@ -149,7 +150,7 @@ func TestSentAgain(t *testing.T) {
 			continue
 		}
 		t.Run(path, func(t *testing.T) {
-			text := must(os.ReadFile(path))(t)
+			text := must.Get(os.ReadFile(path))(t)
 			var rows []session.Row
 			send := func(text []byte) string {
 				p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), writer.WithDerivedIDs)
@@ -162,7 +163,7 @@ func TestSentAgain(t *testing.T) {
 				}
 				rec.Close(t.Context())
 				rows = append(rows, p.Batch().Rows...)
-				out := must(json.MarshalIndent(session.AssembleAll(rows), "", " "))(t)
+				out := must.Get(json.MarshalIndent(session.AssembleAll(rows), "", " "))(t)
 				return string(out)
 			}
 			want, lines := send(text), bytes.SplitAfter(text, []byte("\n"))
@@ -185,7 +186,7 @@ func TestReading(t *testing.T) {
 	for path, name := range samples {
 		t.Run(path, func(t *testing.T) {
 			text, err := os.ReadFile(path)
-			noError(t, err)
+			must.Do(t, err)
 			lines := !strings.HasSuffix(path, ".json")
 			dialect, _ := dialects.Named(name)
 			read := func(r io.Reader) []string {

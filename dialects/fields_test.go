@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/otelagent/otelagent/internal/must"
 )
 
 // TestFields walks every JSON path of every recording of the dialects that read what other programs write. A path
@@ -87,7 +89,7 @@ var row = regexp.MustCompile("(?m)^\\| `([^`]+)` \\| ([^|]*) \\|")
 // tables reads the tables of a dialect's testdata/fields.md: by heading, then by field, what it holds.
 func tables(t *testing.T, dialect string) map[string]map[string]string {
 	t.Helper()
-	text := must(os.ReadFile(filepath.Join(dialect, "testdata/fields.md")))(t)
+	text := must.Get(os.ReadFile(filepath.Join(dialect, "testdata/fields.md")))(t)
 	found := map[string]map[string]string{}
 	for _, section := range strings.Split(string(text), "\n### ")[1:] {
 		heading, body, _ := strings.Cut(section, "\n")
@@ -121,7 +123,7 @@ func (w *walker) miss(path string) {
 // file calls root with each object of a file: its lines, or the documents in it.
 func (w *walker) file(t *testing.T, file string, root func(w *walker, file string, v map[string]any)) {
 	t.Helper()
-	text := must(os.ReadFile(file))(t)
+	text := must.Get(os.ReadFile(file))(t)
 	w.where = file
 	if filepath.Ext(file) == ".json" {
 		var list []map[string]any

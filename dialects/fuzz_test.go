@@ -11,6 +11,7 @@ import (
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/dialects"
 	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 )
@@ -22,7 +23,7 @@ func FuzzDecoder(f *testing.F) {
 	for i, d := range all {
 		met := map[string]bool{} // beginnings of lines
 		for _, path := range fixtures(f)[d.Name] {
-			text := must(os.ReadFile(path))(f)
+			text := must.Get(os.ReadFile(path))(f)
 			if len(text) < 2<<10 {
 				f.Add(uint8(i), text)
 			}
@@ -92,7 +93,7 @@ func content(t *testing.T, v reflect.Value) {
 func FuzzRecognise(f *testing.F) {
 	for _, paths := range fixtures(f) {
 		for _, path := range paths[:min(len(paths), 8)] {
-			text := must(os.ReadFile(path))(f)
+			text := must.Get(os.ReadFile(path))(f)
 			f.Add(text[:min(len(text), 1000)])
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/otelagent/otelagent/dialects"
 	"github.com/otelagent/otelagent/dialects/clark"
 	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/internal/must"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -58,7 +59,7 @@ var clarkGoldens = []struct {
 func TestGolden(t *testing.T) {
 	read := func(t *testing.T, path string) []byte {
 		t.Helper()
-		text := must(os.ReadFile(path))(t)
+		text := must.Get(os.ReadFile(path))(t)
 		return text
 	}
 	compare := func(golden, path string, d input.Decoder) {
@@ -72,7 +73,7 @@ func TestGolden(t *testing.T) {
 				got = append(append(got, agenttest.Dump(ev)...), '\n')
 			}
 			if *update {
-				noError(t, os.WriteFile(golden, got, 0o644))
+				must.Do(t, os.WriteFile(golden, got, 0o644))
 			}
 			want := strings.Split(string(read(t, golden)), "\n")
 			if diff := cmp.Diff(want, strings.Split(string(got), "\n")); diff != "" {

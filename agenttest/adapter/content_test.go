@@ -22,6 +22,7 @@ import (
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/phi"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
@@ -75,11 +76,11 @@ func fixtures(t *testing.T) []string {
 func TestRequestsComeBack(t *testing.T) {
 	for _, file := range fixtures(t) {
 		t.Run(filepath.Base(filepath.Dir(file))+"/"+filepath.Base(file), func(t *testing.T) {
-			raw := must(os.ReadFile(file))(t)
+			raw := must.Get(os.ReadFile(file))(t)
 			p, exp := collect(t)
 			rec := event.NewRecorder(otelagent.NewTracer(capturing, otelagent.WithTracerProvider(p)))
 			for ev, err := range phi.NewDecoder().Events(bytes.NewReader(raw)) {
-				noError(t, err)
+				must.Do(t, err)
 				rec.Record(t.Context(), ev)
 			}
 			rec.Close(t.Context())
@@ -93,7 +94,7 @@ func TestRequestsComeBack(t *testing.T) {
 					Turn    int64           `json:"turn_index"`
 					Payload json.RawMessage `json:"payload"`
 				}
-				noError(t, json.Unmarshal(line, &want))
+				must.Do(t, json.Unmarshal(line, &want))
 				if want.Type != "TurnRequest" {
 					continue
 				}

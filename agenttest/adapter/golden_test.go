@@ -24,6 +24,7 @@ import (
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/ndjson"
 	"github.com/otelagent/otelagent/dialects/phi"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
@@ -44,7 +45,7 @@ func TestGolden(t *testing.T) {
 	}
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
-			arc := must(txtar.ParseFile(file))(t)
+			arc := must.Get(txtar.ParseFile(file))(t)
 			events, opts := goldenInput(t, arc)
 			all := play(t, bytes.NewReader(events), opts...)
 			for _, s := range all {
@@ -60,7 +61,7 @@ func TestGolden(t *testing.T) {
 			}
 			if *update {
 				arc.Files[i].Data = []byte(got)
-				noError(t, os.WriteFile(file, txtar.Format(arc), 0o644))
+				must.Do(t, os.WriteFile(file, txtar.Format(arc), 0o644))
 				return
 			}
 			if diff := gocmp.Diff(string(arc.Files[i].Data), got); diff != "" {
@@ -91,7 +92,7 @@ func goldenInput(t *testing.T, arc *txtar.Archive) ([]byte, []otelagent.Option) 
 		}
 		t.Fatal("no events.ndjson in the file")
 	}
-	b := must(os.ReadFile(filepath.Join("..", "..", "dialects", "phi", "testdata", filepath.FromSlash(name))))(t)
+	b := must.Get(os.ReadFile(filepath.Join("..", "..", "dialects", "phi", "testdata", filepath.FromSlash(name))))(t)
 	return b, opts
 }
 
@@ -100,14 +101,14 @@ func play(t testing.TB, events io.Reader, opts ...otelagent.Option) tracetest.Sp
 	t.Helper()
 	exp := tracetest.NewInMemoryExporter()
 	keep := &keptExporter{InMemoryExporter: exp}
-	p := must(otelsetup.Setup(
+	p := must.Get(otelsetup.Setup(
 		t.Context(),
 		otelsetup.WithExporter(keep),
 		otelsetup.WithBlocking(),
 		otelsetup.WithoutGlobal(),
 	))(t)
 	rec := event.NewRecorder(otelagent.NewTracer(append(opts, otelagent.WithTracerProvider(p.TracerProvider()))...))
-	text := must(io.ReadAll(events))(t)
+	text := must.Get(io.ReadAll(events))(t)
 	var decoder input.Decoder = phi.NewDecoder()
 	if input.Own(text) {
 		decoder = ndjson.NewDecoder()
@@ -120,7 +121,7 @@ func play(t testing.TB, events io.Reader, opts ...otelagent.Option) tracetest.Sp
 		rec.Record(t.Context(), ev)
 	}
 	rec.Close(t.Context())
-	noError(t, p.Shutdown(context.WithoutCancel(t.Context())))
+	must.Do(t, p.Shutdown(context.WithoutCancel(t.Context())))
 	return exp.GetSpans()
 }
 

@@ -20,6 +20,7 @@ import (
 	api "go.opentelemetry.io/otel/trace"
 	"golang.org/x/tools/txtar"
 
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
@@ -38,11 +39,11 @@ func public(f func(context.Context, *otelagent.Tracer)) scene {
 func traced(t *testing.T, opts []otelagent.Option, f scene) tracetest.SpanStubs {
 	t.Helper()
 	exp := tracetest.NewInMemoryExporter()
-	p := must(otelsetup.Setup(t.Context(), otelsetup.WithExporter(&keptExporter{exp}), otelsetup.WithoutGlobal(),
+	p := must.Get(otelsetup.Setup(t.Context(), otelsetup.WithExporter(&keptExporter{exp}), otelsetup.WithoutGlobal(),
 		otelsetup.WithTenant("acme")))(t)
 	opts = append(opts, nil, otelagent.WithTracerProvider(p.TracerProvider()))
 	f(t.Context(), (*writer.Tracer)(otelagent.NewTracer(opts...)), p.TracerProvider().Tracer("caller"))
-	noError(t, p.Shutdown(context.WithoutCancel(t.Context())))
+	must.Do(t, p.Shutdown(context.WithoutCancel(t.Context())))
 	return exp.GetSpans()
 }
 
@@ -149,7 +150,7 @@ func TestHandles(t *testing.T) {
 		})
 	}
 	if *update {
-		noError(t, os.WriteFile(file, txtar.Format(&got), 0o644))
+		must.Do(t, os.WriteFile(file, txtar.Format(&got), 0o644))
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/dialects/event"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
@@ -209,7 +210,7 @@ func (hanging) Shutdown(context.Context) error { return nil }
 
 func TestHangingCollectorBlocksNoCall(t *testing.T) {
 	h := hanging{make(chan struct{})}
-	p := must(otelsetup.Setup(t.Context(), otelsetup.WithExporter(h), otelsetup.WithoutGlobal()))(t)
+	p := must.Get(otelsetup.Setup(t.Context(), otelsetup.WithExporter(h), otelsetup.WithoutGlobal()))(t)
 	tracer := (*writer.Tracer)(otelagent.NewTracer(otelagent.WithTracerProvider(p.TracerProvider()), capturing))
 	start := time.Now()
 	body := bytes.Repeat([]byte("x"), 1000)

@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
@@ -26,7 +27,7 @@ func measure(
 	record((*writer.Tracer)(otelagent.NewTracer(otelagent.WithTracerProvider(sdktrace.NewTracerProvider(opts...)),
 		otelagent.WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))))))
 	var all metricdata.ResourceMetrics
-	noError(t, reader.Collect(t.Context(), &all))
+	must.Do(t, reader.Collect(t.Context(), &all))
 	got := map[string]metricdata.Aggregation{}
 	for _, s := range all.ScopeMetrics {
 		for _, m := range s.Metrics {

@@ -17,6 +17,7 @@ import (
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/dialects/event"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
@@ -33,7 +34,7 @@ func across(ctx context.Context) context.Context {
 // bag parses members of baggage.
 func bag(t *testing.T, members string) baggage.Baggage {
 	t.Helper()
-	b := must(baggage.Parse(members))(t)
+	b := must.Get(baggage.Parse(members))(t)
 	return b
 }
 

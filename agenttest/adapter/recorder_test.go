@@ -16,6 +16,7 @@ import (
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/ndjson"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -34,7 +35,7 @@ func TestRecorder(t *testing.T) {
 			p := agenttest.New(t)
 			rec := event.NewRecorder(p.Tracer(), event.WithIDs(ids))
 			for ev, err := range ndjson.NewDecoder().Events(bytes.NewReader(arc.Files[i].Data)) {
-				noError(t, err)
+				must.Do(t, err)
 				rec.Record(t.Context(), ev)
 			}
 			rec.Close(t.Context())
@@ -48,7 +49,7 @@ func TestRecorder(t *testing.T) {
 		})
 	}
 	if *update {
-		noError(t, os.WriteFile(file, txtar.Format(arc), 0o644))
+		must.Do(t, os.WriteFile(file, txtar.Format(arc), 0o644))
 	}
 }
 

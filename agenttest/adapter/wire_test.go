@@ -11,6 +11,7 @@ import (
 
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/session/otlprow"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -32,7 +33,7 @@ func readWire(t testing.TB, stubs tracetest.SpanStubs) *wire {
 		w.Rows, w.Blocks = append(w.Rows, b.Rows...), append(w.Blocks, b.Blocks...)
 		return err
 	})
-	noError(t, exporter.ExportSpans(t.Context(), stubs.Snapshots()))
+	must.Do(t, exporter.ExportSpans(t.Context(), stubs.Snapshots()))
 	for _, b := range w.Blocks {
 		w.blocks.Add(b)
 		if b.Size > 0 {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -53,9 +54,9 @@ func (e *expectation) UnmarshalJSON(b []byte) error {
 
 func expectations(tb testing.TB) map[string]*expectation {
 	tb.Helper()
-	data := must(os.ReadFile("testdata/expected.json"))(tb)
+	data := must.Get(os.ReadFile("testdata/expected.json"))(tb)
 	var m map[string]*expectation
-	noError(tb, json.Unmarshal(data, &m))
+	must.Do(tb, json.Unmarshal(data, &m))
 	return m
 }
 

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/otelagent/otelagent/internal/must"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -18,13 +20,13 @@ var update = flag.Bool("update", false, "write the golden files anew")
 func TestTrees(t *testing.T) {
 	table := Default()
 	for _, name := range slices.Sorted(maps.Keys(expectations(t))) {
-		got := must(json.MarshalIndent(assemble(table, entryRows(t, table, name)), "", " "))(t)
+		got := must.Get(json.MarshalIndent(assemble(table, entryRows(t, table, name)), "", " "))(t)
 		file := filepath.Join("testdata", "trees", name+".json")
 		if *update {
-			noError(t, os.WriteFile(file, got, 0o644))
+			must.Do(t, os.WriteFile(file, got, 0o644))
 			continue
 		}
-		want := must(os.ReadFile(file))(t)
+		want := must.Get(os.ReadFile(file))(t)
 		if d := cmp.Diff(string(want), string(got)); d != "" {
 			t.Errorf("%s: %s", name, d)
 		}

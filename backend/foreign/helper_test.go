@@ -16,6 +16,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -33,23 +34,6 @@ type otlpValue struct {
 	BoolValue   *bool
 	ArrayValue  *struct{ Values []otlpValue }
 	Kvlist      json.RawMessage `json:"kvlistValue"`
-}
-
-// must returns a value that comes without an error.
-func must[T any](value T, err error) func(testing.TB) T {
-	return func(tb testing.TB) T {
-		tb.Helper()
-		noError(tb, err)
-		return value
-	}
-}
-
-// noError ends the test with an error.
-func noError(tb testing.TB, err error) {
-	if err != nil {
-		tb.Helper()
-		tb.Fatal(err)
-	}
 }
 
 func (v *otlpValue) value() session.Value {
@@ -115,7 +99,7 @@ func number(n json.Number) int64 { v, _ := n.Int64(); return v }
 func decode(tb testing.TB, table *Table, data []byte) (rows []session.Row) {
 	tb.Helper()
 	var file otlpFile
-	noError(tb, json.Unmarshal(data, &file))
+	must.Do(tb, json.Unmarshal(data, &file))
 	for _, res := range slices.Concat(file.ResourceSpans, file.ResourceLogs) {
 		resource := attrsOf(res.Resource.Attributes)
 		for _, ss := range slices.Concat(res.ScopeSpans, res.ScopeLogs) {
@@ -239,10 +223,10 @@ func sample(tb testing.TB, name string) []byte {
 	if err == nil {
 		return data
 	}
-	packed := must(os.ReadFile(filepath.Join("testdata", name+".zst")))(tb)
-	d := must(zstd.NewReader(nil))(tb)
+	packed := must.Get(os.ReadFile(filepath.Join("testdata", name+".zst")))(tb)
+	d := must.Get(zstd.NewReader(nil))(tb)
 	defer d.Close()
-	data = must(d.DecodeAll(packed, nil))(tb)
+	data = must.Get(d.DecodeAll(packed, nil))(tb)
 	return data
 }
 

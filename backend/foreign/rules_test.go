@@ -10,6 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -157,14 +158,14 @@ func TestAgentsInLogs(t *testing.T) {
 func TestSettings(t *testing.T) {
 	read := func(text string) (*Table, error) {
 		var l []any
-		noError(t, yaml.Unmarshal([]byte(text), &l))
+		must.Do(t, yaml.Unmarshal([]byte(text), &l))
 		return Default().With(l)
 	}
 	table, err := read(`
 - {name: shop, title: Shop, like: genai, scopes: ["shop.*"], keys: {session: shop.cart}}
 - {name: genai, keys: {session: my.session}}
 `)
-	noError(t, err)
+	must.Do(t, err)
 	if table.Version() == Default().Version() {
 		t.Error("the version does not change with the rules")
 	}
@@ -214,8 +215,8 @@ sources: x: there is no other source "nobody" to be like`
 func TestIs(t *testing.T) {
 	var l []any
 	text := "[{name: x, scopes: [x], roles: [{role: run, is: {ok: true, n: 3, f: [1.5, 1e3]}}]}]"
-	noError(t, yaml.Unmarshal([]byte(text), &l))
-	table := must(Default().With(l))(t)
+	must.Do(t, yaml.Unmarshal([]byte(text), &l))
+	table := must.Get(Default().With(l))(t)
 	for ok, f := range map[session.Value]float64{session.BoolValue(true): 1.5, session.StringValue("true"): 1000} {
 		values := map[string]session.Value{"ok": ok, "n": session.IntValue(3), "f": session.DoubleValue(f)}
 		if src, _ := table.Scope("x").Match(Span, "a", 0, func(key string) session.Value { return values[key] }); src == nil {

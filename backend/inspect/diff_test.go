@@ -15,6 +15,7 @@ import (
 	"github.com/otelagent/otelagent/backend/inspect"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/session/diff"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/otelagent"
 )
 
@@ -24,7 +25,7 @@ const demo = "../../cmd/otelagent/demo.ndjson"
 // were replaced: pairs of old and new.
 func edited(t *testing.T, path string, capture otelagent.Capture, drop []string, pairs ...string) session.Tree {
 	t.Helper()
-	b := must(os.ReadFile(path))(t)
+	b := must.Get(os.ReadFile(path))(t)
 	for i, text := range append(slices.Clone(drop), pairs...) {
 		if i < len(drop) || (i-len(drop))%2 == 0 {
 			if !strings.Contains(string(b), text) {
@@ -39,7 +40,7 @@ func edited(t *testing.T, path string, capture otelagent.Capture, drop []string,
 		}
 	}
 	copied := filepath.Join(t.TempDir(), "copy.ndjson")
-	noError(t, os.WriteFile(copied, []byte(strings.NewReplacer(pairs...).Replace(kept.String())), 0o600))
+	must.Do(t, os.WriteFile(copied, []byte(strings.NewReplacer(pairs...).Replace(kept.String())), 0o600))
 	return recorded(t, copied, capture)[0]
 }
 
@@ -49,8 +50,8 @@ func target(t session.Tree) diff.Target { return diff.Target{Session: t.Session,
 // drawn.
 func compared(t *testing.T, a, b diff.Target, ignore ...diff.Part) *diff.Diff {
 	t.Helper()
-	d := must(diff.Compare(a, b, ignore...))(t)
-	back := must(diff.Compare(b, a, ignore...))(t)
+	d := must.Get(diff.Compare(a, b, ignore...))(t)
+	back := must.Get(diff.Compare(b, a, ignore...))(t)
 	if delta := cmp.Diff(document(t, d, false), document(t, back, true)); delta != "" {
 		t.Errorf("not symmetric:\n%s", delta)
 	}
@@ -73,7 +74,7 @@ func document(t *testing.T, d *diff.Diff, mirrored bool) string {
 	t.Helper()
 	var doc any
 	b, err := json.Marshal(d)
-	noError(t, errors.Join(err, json.Unmarshal(b, &doc)))
+	must.Do(t, errors.Join(err, json.Unmarshal(b, &doc)))
 	swap := func(s string) string {
 		for x, y := range opposite {
 			switch {
@@ -370,7 +371,7 @@ func TestDiffDrawn(t *testing.T) {
 		`"input":812`,
 		`"input":1900`,
 	)
-	d := must(diff.Compare(target(a), target(b)))(t)
+	d := must.Get(diff.Compare(target(a), target(b)))(t)
 	for name, o := range map[string]struct {
 		form  inspect.DiffForm
 		width int
@@ -390,7 +391,7 @@ func TestDiffDrawn(t *testing.T) {
 	e := json.NewEncoder(&b2)
 	e.SetIndent("", "  ")
 	e.SetEscapeHTML(false)
-	noError(t, e.Encode(d))
+	must.Do(t, e.Encode(d))
 	golden(t, "diff.json", b2.String())
 }
 
@@ -413,7 +414,7 @@ func TestDiffNames(t *testing.T) {
 		}}}},
 	}
 	var b strings.Builder
-	noError(t, inspect.WriteDiff(&b, d, inspect.Options{Width: 80}, inspect.DiffUnified))
+	must.Do(t, inspect.WriteDiff(&b, d, inspect.Options{Width: 80}, inspect.DiffUnified))
 	for _, want := range []string{
 		"+   3  reply: [calls bash]\n", `+   3  reply: {"role":"assistant","content":[]}` + "\n",
 		"-compaction[0].summary.user: short\n",

@@ -16,6 +16,7 @@ import (
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/otelagent"
 )
 
@@ -60,7 +61,7 @@ func TestFollowSubAgents(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := must(os.ReadFile(c.path))(t)
+				b := must.Get(os.ReadFile(c.path))(t)
 				time.Sleep(time.Until(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)))
 				golden(t, "follow-"+c.name+".txt", followed(t, b, c.live, c.end))
 			})
@@ -89,7 +90,7 @@ func followed(t *testing.T, events []byte, live bool, end int) string {
 		if i < 0 {
 			return
 		}
-		noError(t, f.Write(trees[i], slices.Delete(slices.Clone(trees), i, i+1), nil, time.Now(), over))
+		must.Do(t, f.Write(trees[i], slices.Delete(slices.Clone(trees), i, i+1), nil, time.Now(), over))
 	}
 	pipe, feed := io.Pipe()
 	done := make(chan bool)
@@ -101,7 +102,7 @@ func followed(t *testing.T, events []byte, live bool, end int) string {
 		if end > 0 && i == end {
 			break
 		}
-		must(feed.Write(line))(t)
+		must.Get(feed.Write(line))(t)
 		time.Sleep(time.Second)
 		synctest.Wait()
 		batch = p.Batch()

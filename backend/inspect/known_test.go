@@ -10,6 +10,7 @@ import (
 
 	"github.com/otelagent/otelagent/backend/inspect"
 	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -29,7 +30,7 @@ func TestStatedByRequest(t *testing.T) {
 		Session: &session.Session{ID: "s", Start: at(0), Last: at(1), Runs: []*session.Run{run}},
 	}
 	var followed bytes.Buffer
-	noError(t, inspect.NewFollower(&followed, inspect.Options{}).Write(tree, nil, nil, at(1), true))
+	must.Do(t, inspect.NewFollower(&followed, inspect.Options{}).Write(tree, nil, nil, at(1), true))
 	for _, got := range []string{render(t, tree, inspect.Options{Width: 80}), followed.String()} {
 		if !strings.Contains(got, "user    what is in the file?\n") || strings.Contains(got, "earlier") {
 			t.Errorf("the user's message alone must be there:\n%s", got)
@@ -93,7 +94,7 @@ run 1 · completed                                                      -       
 		}
 	}
 	var log bytes.Buffer
-	noError(t, inspect.NewFollower(&log, inspect.Options{}).Write(session.Tree{Session: s}, nil, nil, now,
+	must.Do(t, inspect.NewFollower(&log, inspect.Options{}).Write(session.Tree{Session: s}, nil, nil, now,
 		true))
 	if got := log.String(); !strings.Contains(got, "         turn 0\n") ||
 		!strings.Contains(got, "         turn 1 · 0 in · 0 out\n") {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/otelagent/otelagent/backend/inspect"
 	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -66,7 +67,7 @@ func TestList(t *testing.T) {
 		{"list-errors-80.txt", odd, inspect.Options{Width: 80, Columns: []string{inspect.ListErrors, inspect.ListDenied}}},
 	} {
 		var b strings.Builder
-		noError(t, inspect.List(&b, c.list, c.o))
+		must.Do(t, inspect.List(&b, c.list, c.o))
 		golden(t, c.golden, b.String())
 	}
 }

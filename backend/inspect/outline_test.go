@@ -15,6 +15,7 @@ import (
 
 	"github.com/otelagent/otelagent/backend/inspect"
 	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -26,7 +27,7 @@ func asJSON(t *testing.T, trees []session.Tree, v any) string {
 	enc := json.NewEncoder(&b)
 	enc.SetIndent("", "  ")
 	enc.SetEscapeHTML(false)
-	noError(t, enc.Encode(v))
+	must.Do(t, enc.Encode(v))
 	text := b.String()
 	for _, tree := range trees {
 		for i, run := range tree.Runs {

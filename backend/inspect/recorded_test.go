@@ -16,6 +16,7 @@ import (
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/phi"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/otelagent"
 )
 
@@ -24,7 +25,7 @@ func recorded(t *testing.T, path string, capture otelagent.Capture) []session.Tr
 	t.Helper()
 	p := agenttest.New(t, otelagent.WithCapture(capture))
 	rec := event.NewRecorder(p.Tracer())
-	f := must(os.Open(path))(t)
+	f := must.Get(os.Open(path))(t)
 	defer f.Close()
 	play(t, rec, f, strings.Contains(path, "/clark/"))
 	rec.Close(t.Context())

@@ -11,6 +11,7 @@ import (
 	"github.com/otelagent/otelagent/backend/inspect"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/session/diff"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -38,7 +39,7 @@ func compareRequests(t *testing.T, tree session.Tree, i, j int) *diff.Diff {
 			}
 		}
 	}
-	d := must(diff.Compare(all[i], all[j]))(t)
+	d := must.Get(diff.Compare(all[i], all[j]))(t)
 	return d
 }
 
@@ -46,7 +47,7 @@ func compareRequests(t *testing.T, tree session.Tree, i, j int) *diff.Diff {
 func drawn(t *testing.T, columns int, write func(io.Writer) error) string {
 	t.Helper()
 	var b strings.Builder
-	noError(t, write(&b))
+	must.Do(t, write(&b))
 	for line := range strings.Lines(b.String()) {
 		line = strings.TrimSuffix(line, "\n")
 		if w := ansi.StringWidth(line); w > columns {

@@ -8,6 +8,7 @@ import (
 	"github.com/otelagent/otelagent/backend/inspect"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/store/stats"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -91,7 +92,7 @@ func live() session.Tree {
 
 func TestLive(t *testing.T) {
 	tree := live()
-	prices := must(stats.ReadPrices(
+	prices := must.Get(stats.ReadPrices(
 		strings.NewReader(`{"gpt-5": {"input_cost_per_token": 1e-6, "output_cost_per_token": 1e-5}}`),
 	))(t)
 	o := inspect.Options{Width: 80, AsOf: at(10_000), Now: at(10_000), Prices: prices,

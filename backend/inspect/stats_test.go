@@ -9,6 +9,7 @@ import (
 
 	"github.com/otelagent/otelagent/backend/inspect"
 	"github.com/otelagent/otelagent/backend/store/stats"
+	"github.com/otelagent/otelagent/internal/must"
 )
 
 // Statistics fit every width, hold nothing that a terminal acts on, and say how much of a long list is left out.
@@ -42,7 +43,7 @@ func TestStats(t *testing.T) {
 		r.By = by
 		for _, width := range []int{0, 40, 56, 80, 200} {
 			var b strings.Builder
-			noError(t, inspect.Stats(&b, r, inspect.Options{Width: width}))
+			must.Do(t, inspect.Stats(&b, r, inspect.Options{Width: width}))
 			most := max(width, 40)
 			if width == 0 {
 				most = 80
@@ -74,7 +75,7 @@ func TestStatsZeros(t *testing.T) {
 		dist.Buckets = append(dist.Buckets, stats.Bucket{Le: le, N: 1})
 	}
 	var b strings.Builder
-	noError(t, inspect.Stats(&b, &stats.Report{Total: stats.Group{Turns: 14, Input: dist}},
+	must.Do(t, inspect.Stats(&b, &stats.Report{Total: stats.Group{Turns: 14, Input: dist}},
 		inspect.Options{Width: 60}))
 	var bars []string
 	for line := range strings.SplitSeq(b.String(), "\n") {

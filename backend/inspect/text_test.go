@@ -13,36 +13,20 @@ import (
 
 	"github.com/otelagent/otelagent/backend/inspect"
 	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/spans"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
-
-// must returns a value that comes without an error.
-func must[T any](value T, err error) func(testing.TB) T {
-	return func(tb testing.TB) T {
-		tb.Helper()
-		noError(tb, err)
-		return value
-	}
-}
-
-// noError ends the test with an error.
-func noError(tb testing.TB, err error) {
-	if err != nil {
-		tb.Helper()
-		tb.Fatal(err)
-	}
-}
 
 // golden compares got with testdata/name.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
 	if *update {
-		noError(t, os.WriteFile(path, []byte(got), 0o644))
+		must.Do(t, os.WriteFile(path, []byte(got), 0o644))
 	}
-	want := must(os.ReadFile(path))(t)
+	want := must.Get(os.ReadFile(path))(t)
 	if got != string(want) {
 		t.Errorf("%s differs; go -C backend test ./inspect -update, then look at the change\n--- got\n%s", path, got)
 	}
@@ -296,9 +280,9 @@ func TestColor(t *testing.T) {
 	tree, related := odd()
 	var plain, colored strings.Builder
 	o := inspect.Options{Width: 100, Related: related}
-	noError(t, inspect.Text(&plain, tree, o))
+	must.Do(t, inspect.Text(&plain, tree, o))
 	o.Color = true
-	noError(t, inspect.Text(&colored, tree, o))
+	must.Do(t, inspect.Text(&colored, tree, o))
 	stripped := colored.String()
 	for _, code := range []string{"0", "1", "2", "31", "32", "33", "35", "36"} {
 		stripped = strings.ReplaceAll(stripped, "\x1b["+code+"m", "")

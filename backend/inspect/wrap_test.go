@@ -10,6 +10,7 @@ import (
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/session/diff"
 	"github.com/otelagent/otelagent/backend/store/search"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -52,7 +53,7 @@ func TestLongWords(t *testing.T) {
 			"grep":         func(w io.Writer) error { return inspect.Grep(w, []search.Hit{hit}, o) },
 		} {
 			began := time.Now()
-			noError(t, write(io.Discard))
+			must.Do(t, write(io.Discard))
 			if took := time.Since(began); took > 2*time.Second {
 				t.Errorf("%s of %d MiB of %s took %v", what, size>>20, name, took)
 			} else {
@@ -61,7 +62,7 @@ func TestLongWords(t *testing.T) {
 		}
 		var b strings.Builder
 		alone.Run, alone.Turn = short.Runs[0], short.Runs[0].Turns[0]
-		noError(t, inspect.Text(&b, short, alone))
+		must.Do(t, inspect.Text(&b, short, alone))
 		if whole := strings.NewReplacer("│", "", " ", "", "\n", "").Replace(b.String()); !strings.Contains(
 			whole,
 			"before"+part+"after",

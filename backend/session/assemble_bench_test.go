@@ -2,23 +2,6 @@ package session
 
 import "testing"
 
-// must returns a value that comes without an error.
-func must[T any](value T, err error) func(testing.TB) T {
-	return func(tb testing.TB) T {
-		tb.Helper()
-		noError(tb, err)
-		return value
-	}
-}
-
-// noError ends the test with an error.
-func noError(tb testing.TB, err error) {
-	if err != nil {
-		tb.Helper()
-		tb.Fatal(err)
-	}
-}
-
 func BenchmarkAssemble(b *testing.B) {
 	s := synth{session: Key{ID: "s"}}
 	s.whole("run", 1, at(0), 10_000, false)

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -88,7 +89,7 @@ func (t *testRow) row(tb testing.TB) Row {
 
 // archive is a file of sections that begin with "-- name --", as in txtar.
 func archive(tb testing.TB, file string) (comment string, sections map[string]string) {
-	raw := must(os.ReadFile(file))(tb)
+	raw := must.Get(os.ReadFile(file))(tb)
 	sections = map[string]string{}
 	name := ""
 	for line := range strings.Lines(string(raw)) {
@@ -113,7 +114,7 @@ func readRows(tb testing.TB, text string) []Row {
 	var rows []Row
 	for d.More() {
 		var t testRow
-		noError(tb, d.Decode(&t))
+		must.Do(tb, d.Decode(&t))
 		rows = append(rows, t.row(tb))
 	}
 	return rows
@@ -124,7 +125,7 @@ func treeJSON(tb testing.TB, s any) string {
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
-	noError(tb, e.Encode(s))
+	must.Do(tb, e.Encode(s))
 	return b.String()
 }
 
@@ -153,7 +154,7 @@ func TestAssembleGolden(t *testing.T) {
 				}
 			}
 			if *update {
-				noError(t, os.WriteFile(file, []byte(out), 0o644))
+				must.Do(t, os.WriteFile(file, []byte(out), 0o644))
 			}
 			disturb(t, rows, treeJSON(t, tree))
 		})
@@ -168,7 +169,7 @@ func disturb(t *testing.T, rows []Row, want string) {
 		var l []Row
 		for i := range rows {
 			for range 1 + random.IntN(2) {
-				r := must(ParseRow(rows[i].AppendCanonical(nil)))(t)
+				r := must.Get(ParseRow(rows[i].AppendCanonical(nil)))(t)
 				l = append(l, r)
 			}
 		}
@@ -326,12 +327,12 @@ func FuzzAssemble(f *testing.F) {
 			rows = append(rows, r)
 			b = b[5:]
 		}
-		want := must(json.Marshal(Assemble(rows)))(t)
+		want := must.Get(json.Marshal(Assemble(rows)))(t)
 		l := append(slices.Clone(rows), rows[:len(rows)/2]...)
 		random := rand.New(rand.NewPCG(uint64(len(rows)), 7))
 		random.Shuffle(len(l), func(i, j int) { l[i], l[j] = l[j], l[i] })
 		tree := Assemble(l)
-		got := must(json.Marshal(tree))(t)
+		got := must.Get(json.Marshal(tree))(t)
 		if !bytes.Equal(got, want) {
 			t.Fatalf("order counts:\n%s\n%s", got, want)
 		}

@@ -8,12 +8,13 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/spans"
 )
 
 // Every field of the tree's JSON is in README.md.
 func TestTreeIsDocumented(t *testing.T) {
-	raw := must(os.ReadFile("README.md"))(t)
+	raw := must.Get(os.ReadFile("README.md"))(t)
 	_, text, _ := strings.Cut(string(raw), "## JSON, format 1")
 	text, _, _ = strings.Cut(text, "\n## Requests")
 	seen := map[reflect.Type]bool{}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -60,16 +61,16 @@ func TestRowGolden(t *testing.T) {
 	}
 	const name = "testdata/row.golden"
 	if *update {
-		noError(t, os.MkdirAll("testdata", 0o755))
-		noError(t, os.WriteFile(name, []byte(got.String()), 0o644))
+		must.Do(t, os.MkdirAll("testdata", 0o755))
+		must.Do(t, os.WriteFile(name, []byte(got.String()), 0o644))
 	}
-	want := must(os.ReadFile(name))(t)
+	want := must.Get(os.ReadFile(name))(t)
 	if got.String() != string(want) {
 		t.Errorf("canonical bytes changed; stores hold rows in this form (-update rewrites the file):\n%s",
 			got.String())
 	}
 	for i := range rows {
-		back := must(ParseRow(rows[i].AppendCanonical(nil)))(t)
+		back := must.Get(ParseRow(rows[i].AppendCanonical(nil)))(t)
 		if !reflect.DeepEqual(back, rows[i]) {
 			t.Errorf("row %d came back as\n%+v, want\n%+v", i, back, rows[i])
 		}

@@ -10,24 +10,8 @@ import (
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/guide"
 	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/internal/must"
 )
-
-// must returns a value that comes without an error.
-func must[T any](value T, err error) func(testing.TB) T {
-	return func(tb testing.TB) T {
-		tb.Helper()
-		noError(tb, err)
-		return value
-	}
-}
-
-// noError ends the test with an error.
-func noError(tb testing.TB, err error) {
-	if err != nil {
-		tb.Helper()
-		tb.Fatal(err)
-	}
-}
 
 func TestBadDocuments(t *testing.T) {
 	whole := `{"session":{"id":"s","created_at":1},"messages":[{"message":{"id":"u","role":"user","created_at":2},` +
@@ -146,7 +130,7 @@ func TestTurnsShareNoParts(t *testing.T) {
 				outputs++
 			}
 		}
-		noError(t, err)
+		must.Do(t, err)
 	}
 	if args != 1 || outputs != 1 {
 		t.Errorf("%d calls and %d turns have the content of one", args, outputs)

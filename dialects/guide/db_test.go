@@ -19,6 +19,7 @@ import (
 
 	"github.com/otelagent/otelagent/dialects/guide"
 	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/internal/must"
 )
 
 // ddl are the guide's three tables and the optional fourth.
@@ -46,7 +47,7 @@ CREATE TABLE system_prompts (digest TEXT PRIMARY KEY, body TEXT NOT NULL);
 // database makes an SQLite file of the rows that are in lines of JSON.
 func database(t testing.TB, text []byte) *sql.DB {
 	t.Helper()
-	db := must(sql.Open("sqlite", filepath.Join(t.TempDir(), "sessions.db")))(t)
+	db := must.Get(sql.Open("sqlite", filepath.Join(t.TempDir(), "sessions.db")))(t)
 	t.Cleanup(func() {
 		if err := db.Close(); err != nil {
 			t.Error(err)
@@ -60,7 +61,7 @@ func database(t testing.TB, text []byte) *sql.DB {
 
 func exec(t testing.TB, db *sql.DB, query string, args ...any) {
 	t.Helper()
-	must(db.ExecContext(context.Background(), query, args...))(t)
+	must.Get(db.ExecContext(context.Background(), query, args...))(t)
 }
 
 // insert writes rows, also over those of the same id.
@@ -77,7 +78,7 @@ func insert(t testing.TB, db *sql.DB, text []byte) {
 		}
 		d := json.NewDecoder(bytes.NewReader(line))
 		d.UseNumber()
-		noError(t, d.Decode(&row))
+		must.Do(t, d.Decode(&row))
 		if tables[row.Type] == "" {
 			continue
 		}
@@ -118,11 +119,11 @@ func TestDatabaseAndLinesAgree(t *testing.T) {
 func TestDatabaseGrows(t *testing.T) {
 	text := read(t, "testdata/ai-sdk/v7.jsonl")
 	dir := filepath.Join(t.TempDir(), "grows.db")
-	host := must(sql.Open("sqlite", dir+"?_pragma=journal_mode(WAL)"))(t)
+	host := must.Get(sql.Open("sqlite", dir+"?_pragma=journal_mode(WAL)"))(t)
 	defer host.Close()
 	host.SetMaxOpenConns(1)
 	exec(t, host, ddl)
-	reader := must(sql.Open("sqlite", "file:"+dir+"?mode=ro"))(t)
+	reader := must.Get(sql.Open("sqlite", "file:"+dir+"?mode=ro"))(t)
 	defer reader.Close()
 	last := ""
 	readings, pending := 0, []byte(nil)
@@ -188,7 +189,7 @@ func TestDatabaseGivesBodiesOfPrompts(t *testing.T) {
 }
 
 func TestDatabaseErrors(t *testing.T) {
-	db := must(sql.Open("sqlite", filepath.Join(t.TempDir(), "empty.db")))(t)
+	db := must.Get(sql.Open("sqlite", filepath.Join(t.TempDir(), "empty.db")))(t)
 	defer db.Close()
 	if got := string(printed(guide.NewDecoder().ReadDB(context.Background(), db))); !strings.HasPrefix(got,
 		"error: guide: read database: ") || !strings.Contains(got, "no such table: chat_sessions") {
@@ -230,9 +231,9 @@ func TestReadDBReadsTablesOnly(t *testing.T) {
 		x AS (zeroblob(1000000000)))`
 	for _, name := range []string{"chat_sessions", "chat_messages", "chat_parts", "system_prompts"} {
 		for _, crafted := range []string{view, computed} {
-			db := must(sql.Open("sqlite", filepath.Join(t.TempDir(), "evil.db")))(t)
+			db := must.Get(sql.Open("sqlite", filepath.Join(t.TempDir(), "evil.db")))(t)
 			defer db.Close()
-			must(db.Exec(ddl + "DROP TABLE " + name + ";" + fmt.Sprintf(crafted, name)))(t)
+			must.Get(db.Exec(ddl + "DROP TABLE " + name + ";" + fmt.Sprintf(crafted, name)))(t)
 			for ev, err := range guide.NewDecoder().ReadDB(t.Context(), db) {
 				want := name + " is a view, or has computed columns: want a plain table"
 				if ev != nil || err == nil || !strings.Contains(err.Error(), want) {
@@ -276,7 +277,7 @@ func endless(t *testing.T, table string) *sql.DB {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "endless.db")
 	db, err := sql.Open("sqlite", path)
-	noError(t, err)
+	must.Do(t, err)
 	exec(t, db, `CREATE TABLE chat_sessions (id, created_at); INSERT INTO chat_sessions VALUES ('s', 1);
 		CREATE TABLE chat_messages (id, session_id, role, created_at);
 		INSERT INTO chat_messages VALUES ('m', 's', 'assistant', 1);
@@ -285,7 +286,7 @@ func endless(t *testing.T, table string) *sql.DB {
 	var root, size int
 	err = db.QueryRow(`SELECT rootpage, page_size FROM sqlite_schema, pragma_page_size WHERE name = ?`, table).
 		Scan(&root, &size)
-	noError(t, errors.Join(err, db.Close()))
+	must.Do(t, errors.Join(err, db.Close()))
 	file := read(t, path)
 	leaf := (root - 1) * size
 	file = append(file, file[leaf:leaf+size]...)
@@ -309,8 +310,8 @@ func endless(t *testing.T, table string) *sql.DB {
 		}
 	}
 	binary.BigEndian.PutUint32(file[28:], uint32(len(file)/size))
-	noError(t, os.WriteFile(path, file, 0o600))
-	db = must(sql.Open("sqlite", path))(t)
+	must.Do(t, os.WriteFile(path, file, 0o600))
+	db = must.Get(sql.Open("sqlite", path))(t)
 	t.Cleanup(func() { db.Close() })
 	return db
 }

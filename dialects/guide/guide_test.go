@@ -17,6 +17,7 @@ import (
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/guide"
 	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -289,7 +290,7 @@ func TestToolParts(t *testing.T) {
 func typeOf(t *testing.T, part string) string {
 	t.Helper()
 	var p struct{ Type string }
-	noError(t, json.Unmarshal([]byte(part), &p))
+	must.Do(t, json.Unmarshal([]byte(part), &p))
 	return p.Type
 }
 
@@ -443,7 +444,7 @@ func TestMessageThatGrows(t *testing.T) {
 	}
 	ends := func(in string) (list []time.Time) {
 		for ev, err := range guide.NewDecoder().Events(strings.NewReader(in)) {
-			noError(t, err)
+			must.Do(t, err)
 			if e, ok := ev.(*event.TurnEnded); ok {
 				list = append(list, e.End.Time)
 			}
@@ -465,7 +466,7 @@ func TestMessageThatGrows(t *testing.T) {
 
 func read(t testing.TB, path string) []byte {
 	t.Helper()
-	b := must(os.ReadFile(path))(t)
+	b := must.Get(os.ReadFile(path))(t)
 	return b
 }
 
@@ -491,7 +492,7 @@ func fixtures(t testing.TB) (files []string) {
 	t.Helper()
 	for _, pattern := range []string{"testdata/*.jsonl", "testdata/*.json", "testdata/ai-sdk/*.jsonl",
 		"testdata/ai-sdk/*.json"} {
-		l := must(filepath.Glob(pattern))(t)
+		l := must.Get(filepath.Glob(pattern))(t)
 		files = append(files, l...)
 	}
 	if len(files) < 2 {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/guide"
+	"github.com/otelagent/otelagent/internal/must"
 )
 
 // long is a session of that many turns, made while it is read: as lines or as a document.
@@ -57,7 +58,7 @@ func TestLongSessions(t *testing.T) {
 	const turns = 10000
 	n, most := 0, uint64(0)
 	for ev, err := range guide.NewDecoder().Events(long(turns, false)) {
-		noError(t, err)
+		must.Do(t, err)
 		if _, ok := ev.(*event.RunEnded); !ok {
 			continue
 		}

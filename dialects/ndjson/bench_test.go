@@ -10,23 +10,6 @@ import (
 	"github.com/otelagent/otelagent/dialects/input"
 )
 
-// must returns a value that comes without an error.
-func must[T any](value T, err error) func(testing.TB) T {
-	return func(tb testing.TB) T {
-		tb.Helper()
-		noError(tb, err)
-		return value
-	}
-}
-
-// noError ends the test with an error.
-func noError(tb testing.TB, err error) {
-	if err != nil {
-		tb.Helper()
-		tb.Fatal(err)
-	}
-}
-
 // benchLines are the examples, and a request of 100 KB.
 func benchLines(b *testing.B) (lines [][]byte, size int64) {
 	text, err := os.ReadFile("testdata/examples.ndjson")

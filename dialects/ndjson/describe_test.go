@@ -14,6 +14,7 @@ import (
 
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -247,9 +248,9 @@ func schema() []byte {
 func golden(t *testing.T, path string, got []byte) {
 	t.Helper()
 	if *update {
-		noError(t, os.WriteFile(path, got, 0o644))
+		must.Do(t, os.WriteFile(path, got, 0o644))
 	}
-	want := must(os.ReadFile(path))(t)
+	want := must.Get(os.ReadFile(path))(t)
 	g, w := strings.Split(string(got), "\n"), strings.Split(string(want), "\n")
 	for i := range max(len(g), len(w)) {
 		switch {

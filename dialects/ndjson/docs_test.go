@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/internal/must"
 )
 
 // generated compares what is in a document between two comments with text, or writes it with -update.
@@ -15,14 +16,14 @@ func generated(t *testing.T, path, text string) {
 	t.Helper()
 	const begin, end = "<!-- made by dialects/ndjson: go test -update -->\n",
 		"<!-- end of what is made by dialects/ndjson -->\n"
-	raw := must(os.ReadFile(path))(t)
+	raw := must.Get(os.ReadFile(path))(t)
 	before, rest, ok := strings.Cut(string(raw), begin)
 	got, after, ended := strings.Cut(rest, end)
 	if !ok || !ended {
 		t.Fatalf("%s: the comments between which the tables stand are missing", path)
 	}
 	if *update {
-		noError(t, os.WriteFile(path, []byte(before+begin+text+end+after), 0o644))
+		must.Do(t, os.WriteFile(path, []byte(before+begin+text+end+after), 0o644))
 		return
 	}
 	if got != text {
@@ -33,11 +34,11 @@ func generated(t *testing.T, path, text string) {
 // examples returns the example line of each kind.
 func examples(t *testing.T) map[string]string {
 	t.Helper()
-	text := must(os.ReadFile("testdata/examples.ndjson"))(t)
+	text := must.Get(os.ReadFile("testdata/examples.ndjson"))(t)
 	byName := map[string]string{}
 	for line := range strings.Lines(string(text)) {
 		var head struct{ Type string }
-		noError(t, json.Unmarshal([]byte(line), &head))
+		must.Do(t, json.Unmarshal([]byte(line), &head))
 		name := strings.TrimPrefix(head.Type, input.OwnPrefix)
 		if byName[name] != "" {
 			t.Errorf("two examples of %s", name)

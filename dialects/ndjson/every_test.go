@@ -13,6 +13,7 @@ import (
 
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -196,7 +197,7 @@ func lineOf(t *testing.T, k *shape, ev event.Event) string {
 	t.Helper()
 	members := spelled(reflect.ValueOf(ev).Elem()).(map[string]any)
 	members["type"] = input.OwnPrefix + k.name
-	line := must(json.Marshal(members))(t)
+	line := must.Get(json.Marshal(members))(t)
 	return string(line)
 }
 

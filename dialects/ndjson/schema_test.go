@@ -13,6 +13,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/internal/must"
 )
 
 func TestSchemaIsMadeFromTheShapes(t *testing.T) { golden(t, "schema.json", schema()) }
@@ -20,11 +21,11 @@ func TestSchemaIsMadeFromTheShapes(t *testing.T) { golden(t, "schema.json", sche
 // compiled returns a validator of the schema.
 func compiled(t testing.TB) *jsonschema.Schema {
 	t.Helper()
-	doc := must(jsonschema.UnmarshalJSON(bytes.NewReader(Schema)))(t)
+	doc := must.Get(jsonschema.UnmarshalJSON(bytes.NewReader(Schema)))(t)
 	c := jsonschema.NewCompiler()
 	c.AssertFormat()
-	noError(t, c.AddResource("urn:otelagent:ndjson:1", doc))
-	s := must(c.Compile("urn:otelagent:ndjson:1"))(t)
+	must.Do(t, c.AddResource("urn:otelagent:ndjson:1", doc))
+	s := must.Get(c.Compile("urn:otelagent:ndjson:1"))(t)
 	return s
 }
 
@@ -42,7 +43,7 @@ func valid(t testing.TB, s *jsonschema.Schema, line []byte) error {
 func TestFixturesAreValid(t *testing.T) {
 	s := compiled(t)
 	for _, file := range fixtures(t) {
-		text := must(os.ReadFile(file))(t)
+		text := must.Get(os.ReadFile(file))(t)
 		n := 0
 		for line := range bytes.Lines(text) {
 			n++
@@ -60,8 +61,8 @@ func TestFixturesAreValid(t *testing.T) {
 // fixtures are the files of testdata that hold lines without faults.
 func fixtures(t testing.TB) []string {
 	t.Helper()
-	files := must(filepath.Glob("testdata/*.ndjson"))(t)
-	more := must(filepath.Glob("testdata/producers/*.ndjson"))(t)
+	files := must.Get(filepath.Glob("testdata/*.ndjson"))(t)
+	more := must.Get(filepath.Glob("testdata/producers/*.ndjson"))(t)
 	files = append(files, more...)
 	return slices.DeleteFunc(files, func(f string) bool { return strings.HasSuffix(f, "traps.ndjson") })
 }
@@ -139,7 +140,7 @@ func TestSchemaAndDecoderAgree(t *testing.T) {
 // FuzzSchema reads any line: the schema accepts what a Decoder accepts.
 func FuzzSchema(f *testing.F) {
 	for _, file := range append(fixtures(f), "testdata/traps.ndjson") {
-		text := must(os.ReadFile(file))(f)
+		text := must.Get(os.ReadFile(file))(f)
 		for line := range bytes.Lines(text) {
 			f.Add(line)
 		}

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/otelagent/otelagent/internal/must"
 )
 
 // adapterOnly is a program that imports the adapter and nothing else.
@@ -25,30 +27,13 @@ func main() {
 }
 `
 
-// must returns a value that comes without an error.
-func must[T any](value T, err error) func(testing.TB) T {
-	return func(tb testing.TB) T {
-		tb.Helper()
-		noError(tb, err)
-		return value
-	}
-}
-
-// noError ends the test with an error.
-func noError(tb testing.TB, err error) {
-	if err != nil {
-		tb.Helper()
-		tb.Fatal(err)
-	}
-}
-
 // program writes a module of one file that uses the adapter of this clone, resolves and builds it, and returns its
 // folder. Requirements are PATH@VERSION, and folders of other modules of this clone.
 func program(t *testing.T, source string, requirements ...string) string {
 	t.Helper()
-	clone := must(filepath.Abs(root))(t)
+	clone := must.Get(filepath.Abs(root))(t)
 	dir := t.TempDir()
-	noError(t, os.WriteFile(filepath.Join(dir, "main.go"), []byte(source), 0o600))
+	must.Do(t, os.WriteFile(filepath.Join(dir, "main.go"), []byte(source), 0o600))
 	goTool(t, dir, "mod", "init", "example.com/program")
 	goTool(t, dir, "mod", "edit", "-require="+module+"@v0.0.0", "-replace="+module+"="+clone)
 	for _, r := range requirements {
@@ -81,7 +66,7 @@ func goTool(t *testing.T, dir string, args ...string) string {
 // uses.
 func TestAdapterIsLight(t *testing.T) {
 	dir := program(t, adapterOnly)
-	sum := must(os.ReadFile(filepath.Join(dir, "go.sum")))(t)
+	sum := must.Get(os.ReadFile(filepath.Join(dir, "go.sum")))(t)
 	if n := bytes.Count(sum, []byte("\n")); n > 30 {
 		t.Errorf("go.sum has %d lines, want at most 30:\n%s", n, sum)
 	}

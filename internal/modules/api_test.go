@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/otelagent/otelagent/internal/must"
 )
 
 // Bounds of the API of package otelagent. A new name replaces another one.
@@ -32,12 +34,12 @@ func TestAPIIsSmall(t *testing.T) {
 // exported returns the exported names that the package in dir declares, sorted. Fields have their type in front.
 func exported(t *testing.T, dir string) (names []string) {
 	t.Helper()
-	files := must(filepath.Glob(filepath.Join(dir, "*.go")))(t)
+	files := must.Get(filepath.Glob(filepath.Join(dir, "*.go")))(t)
 	for _, name := range files {
 		if strings.HasSuffix(name, "_test.go") {
 			continue
 		}
-		file := must(parser.ParseFile(token.NewFileSet(), name, nil, 0))(t)
+		file := must.Get(parser.ParseFile(token.NewFileSet(), name, nil, 0))(t)
 		ast.FileExports(file)
 		within := ""
 		ast.Inspect(file, func(n ast.Node) bool {

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/otelagent/otelagent/internal/must"
 )
 
 const (
@@ -208,7 +210,7 @@ func walk(t *testing.T, tests bool, f func(pkg, file, path string)) {
 			slices.ContainsFunc(programs, func(dir string) bool { return match(dir+"/...", pkg) }) {
 			continue
 		}
-		src := must(parser.ParseFile(token.NewFileSet(), filepath.Join(root, file), nil, parser.ImportsOnly))(t)
+		src := must.Get(parser.ParseFile(token.NewFileSet(), filepath.Join(root, file), nil, parser.ImportsOnly))(t)
 		if strings.HasSuffix(src.Name.Name, "_test") {
 			continue
 		}

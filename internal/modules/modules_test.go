@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/otelagent/otelagent/internal/must"
 )
 
 const root = "../.."
@@ -47,7 +49,7 @@ func goMods(t *testing.T) (dirs []string) {
 // makeVar returns the fields of a variable that the Makefile sets on one line.
 func makeVar(t *testing.T, name string) []string {
 	t.Helper()
-	text := must(os.ReadFile(filepath.Join(root, "Makefile")))(t)
+	text := must.Get(os.ReadFile(filepath.Join(root, "Makefile")))(t)
 	for line := range strings.Lines(string(text)) {
 		if value, ok := strings.CutPrefix(line, name+" := "); ok {
 			return strings.Fields(value)
@@ -86,9 +88,9 @@ var (
 // the newest version of the framework next to the oldest, and that docs/start-go.md names it. A module in a folder test
 // has the tests of the one above, where those require more than it does.
 func TestInstrumentation(t *testing.T) {
-	guide := must(os.ReadFile(filepath.Join(root, "docs/start-go.md")))(t)
+	guide := must.Get(os.ReadFile(filepath.Join(root, "docs/start-go.md")))(t)
 	for _, dir := range slices.DeleteFunc(goMods(t), func(dir string) bool { return !ofInstrumentation(dir) }) {
-		mod := must(os.ReadFile(filepath.Join(root, dir, "go.mod")))(t)
+		mod := must.Get(os.ReadFile(filepath.Join(root, dir, "go.mod")))(t)
 		if !newestLine.Match(mod) {
 			t.Errorf(`%s/go.mod: no requirement ends with "// newest VERSION"`, dir)
 		}
@@ -100,7 +102,7 @@ func TestInstrumentation(t *testing.T) {
 		}
 		var scope string
 		for _, file := range tracked(t, dir+"/*.go") {
-			code := must(os.ReadFile(filepath.Join(root, file)))(t)
+			code := must.Get(os.ReadFile(filepath.Join(root, file)))(t)
 			if m := scopeName.FindSubmatch(code); m != nil && path.Dir(file) == dir {
 				scope = string(m[1])
 			}
@@ -119,7 +121,7 @@ var (
 // TestRaceCoversConcurrentCode requires that make race has every package of MODULES that starts goroutines or has a
 // mutex. The target instrumentation always has the race detector.
 func TestRaceCoversConcurrentCode(t *testing.T) {
-	text := must(os.ReadFile(filepath.Join(root, "Makefile")))(t)
+	text := must.Get(os.ReadFile(filepath.Join(root, "Makefile")))(t)
 	var raced []string
 	for _, line := range racedLine.FindAllStringSubmatch(string(text), -1) {
 		for pkg := range strings.FieldsSeq(line[2]) {

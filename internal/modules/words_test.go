@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/otelagent/otelagent/internal/must"
 )
 
 // ruledOut matches the words that code, comments, messages and documents must not use. A phrase may continue on the
@@ -33,7 +35,7 @@ func TestWords(t *testing.T) {
 		if strings.Contains(path, "testdata/") || path == "internal/modules/words_test.go" {
 			continue
 		}
-		text := must(os.ReadFile(filepath.Join(root, filepath.FromSlash(path))))(t)
+		text := must.Get(os.ReadFile(filepath.Join(root, filepath.FromSlash(path))))(t)
 		if head, _, _ := bytes.Cut(text, []byte("\n")); bytes.Contains(head, []byte("Code generated")) {
 			continue
 		}

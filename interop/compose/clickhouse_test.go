@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/otelagent/otelagent/internal/must"
 )
 
 // What the image has of its own, as far as Debian's server of 2018 needs it: all but the users of docker-compose.yaml.
@@ -112,11 +114,11 @@ func TestStackClickHouse(t *testing.T) {
 func (s *stack) ask(t *testing.T, user, password, statement string) (int, string) {
 	t.Helper()
 	address := "http://" + s.at["clickhouse"] + "/?" + url.Values{"query": {statement}}.Encode()
-	req := must(http.NewRequestWithContext(t.Context(), http.MethodPost, address, nil))(t)
+	req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, address, nil))(t)
 	req.Header.Set("X-ClickHouse-User", user)
 	req.Header.Set("X-ClickHouse-Key", password)
-	resp := must(http.DefaultClient.Do(req))(t)
+	resp := must.Get(http.DefaultClient.Do(req))(t)
 	defer resp.Body.Close()
-	body := must(io.ReadAll(io.LimitReader(resp.Body, 1<<16)))(t)
+	body := must.Get(io.ReadAll(io.LimitReader(resp.Body, 1<<16)))(t)
 	return resp.StatusCode, string(body)
 }

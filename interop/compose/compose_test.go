@@ -12,6 +12,8 @@ import (
 
 	"github.com/compose-spec/compose-go/v2/types"
 	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/otelagent/otelagent/internal/must"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -25,9 +27,9 @@ func TestModel(t *testing.T) {
 			got := render(p)
 			golden := filepath.Join("testdata", v.name+".golden")
 			if *update {
-				noError(t, os.WriteFile(golden, []byte(got), 0o600))
+				must.Do(t, os.WriteFile(golden, []byte(got), 0o600))
 			}
-			want := must(os.ReadFile(golden))(t)
+			want := must.Get(os.ReadFile(golden))(t)
 			if diff := gocmp.Diff(string(want), got); diff != "" {
 				t.Errorf("-want +got (go test -run TestModel -update writes it anew):\n%s", diff)
 			}

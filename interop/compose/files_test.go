@@ -13,6 +13,8 @@ import (
 
 	"github.com/compose-spec/compose-go/v2/types"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/otelagent/otelagent/internal/must"
 )
 
 // readers say which program reads what is mounted, by where it is mounted, and let it. A mounted file that none of them
@@ -108,7 +110,7 @@ type provisioning struct {
 // provisioned reads a provisioning file.
 func provisioned(t *testing.T, file string) (p provisioning) {
 	t.Helper()
-	text := must(os.ReadFile(file))(t)
+	text := must.Get(os.ReadFile(file))(t)
 	if err := yaml.Unmarshal(text, &p); err != nil || p.APIVersion != 1 || len(p.Datasources)+len(p.Providers) == 0 {
 		t.Errorf("%s: version %d, %d entries, %v", file, p.APIVersion, len(p.Datasources)+len(p.Providers), err)
 	}

@@ -14,6 +14,8 @@ import (
 	"github.com/moby/buildkit/frontend/dockerfile/instructions"
 	"github.com/moby/buildkit/frontend/dockerfile/linter"
 	"github.com/moby/buildkit/frontend/dockerfile/parser"
+
+	"github.com/otelagent/otelagent/internal/must"
 )
 
 const dockerfile = "collector-exporter/distribution/Dockerfile"
@@ -21,13 +23,13 @@ const dockerfile = "collector-exporter/distribution/Dockerfile"
 // stages parses the Dockerfile as Docker's builder does; what that would warn of fails the test.
 func stages(t *testing.T) (build, final instructions.Stage) {
 	t.Helper()
-	text := must(os.ReadFile(filepath.Join(root, dockerfile)))(t)
+	text := must.Get(os.ReadFile(filepath.Join(root, dockerfile)))(t)
 	parsed, err := parser.Parse(bytes.NewReader(text))
-	noError(t, err)
+	must.Do(t, err)
 	all, _, err := instructions.Parse(parsed.AST, linter.New(&linter.Config{
 		Warn: func(rule, _, _, message string, at []parser.Range) { t.Errorf("%s: %s (%v)", rule, message, at) },
 	}))
-	noError(t, err)
+	must.Do(t, err)
 	for _, w := range parsed.Warnings {
 		t.Errorf("%s", w.Short)
 	}

@@ -37,23 +37,6 @@ var variants = []variant{
 	{name: "native-histograms", files: []string{mainFile, "compose/native-histograms.yaml"}},
 }
 
-// must returns a value that comes without an error.
-func must[T any](value T, err error) func(testing.TB) T {
-	return func(tb testing.TB) T {
-		tb.Helper()
-		noError(tb, err)
-		return value
-	}
-}
-
-// noError ends the test with an error.
-func noError(tb testing.TB, err error) {
-	if err != nil {
-		tb.Helper()
-		tb.Fatal(err)
-	}
-}
-
 // load reads compose files as `docker compose` does: interpolated, checked against the schema, merged, with the
 // profiles that COMPOSE_PROFILES names, and without the environment of this process.
 func load(ctx context.Context, v variant) (*types.Project, error) {

@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/otelagent/otelagent/internal/must"
 )
 
 // The programs that run.sh has built or found. In CI each must be there; elsewhere what needs one that is not there is
@@ -191,7 +193,7 @@ func free(t *testing.T, n int) []string {
 	t.Helper()
 	addrs := make([]string, n)
 	for i := range addrs {
-		l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
+		l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 		defer l.Close()
 		addrs[i] = l.Addr().String()
 	}

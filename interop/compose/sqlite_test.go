@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	_ "modernc.org/sqlite" // the library of Grafana's plugin
+
+	"github.com/otelagent/otelagent/internal/must"
 )
 
 // sqliteOptions are those of the data source (dashboards/provisioning/datasources/sqlite.yaml).
@@ -85,14 +87,14 @@ func TestReadOnlySessions(t *testing.T) {
 	s := newStack(t, variantNamed("default"))
 	dir := filepath.Join(s.data, "sessions")
 	for _, d := range []string{filepath.Dir(s.data), s.data} {
-		noError(t, os.Chmod(d, 0o711))
+		must.Do(t, os.Chmod(d, 0o711))
 	}
-	noError(t, os.Mkdir(dir, 0o700))
-	noError(t, os.Chown(dir, 10001, 10001))
+	must.Do(t, os.Mkdir(dir, 0o700))
+	must.Do(t, os.Chown(dir, 10001, 10001))
 	// A copy where the image's user can read it.
-	text := must(os.ReadFile(bin))(t)
+	text := must.Get(os.ReadFile(bin))(t)
 	own := filepath.Join(s.data, "otelcol")
-	noError(t, os.WriteFile(own, text, 0o600))
+	must.Do(t, os.WriteFile(own, text, 0o600))
 	if err := os.Chmod(own, 0o755); err != nil { // whatever the umask is
 		t.Fatal(err)
 	}
@@ -104,13 +106,13 @@ func TestReadOnlySessions(t *testing.T) {
 	cmd.Env = append(os.Environ(), readerEnv+"="+dir)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
 	cmd.Stderr = os.Stderr
-	in := must(cmd.StdinPipe())(t)
-	out := must(cmd.StdoutPipe())(t)
-	noError(t, cmd.Start())
+	in := must.Get(cmd.StdinPipe())(t)
+	out := must.Get(cmd.StdoutPipe())(t)
+	must.Do(t, cmd.Start())
 	answers := bufio.NewScanner(out)
 	count := func() string {
 		t.Helper()
-		must(fmt.Fprintln(in))(t)
+		must.Get(fmt.Fprintln(in))(t)
 		if !answers.Scan() {
 			t.Fatalf("the reader has ended: %v", answers.Err())
 		}

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/compose-spec/compose-go/v2/types"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
 	"github.com/otelagent/otelagent/spans"
@@ -219,7 +220,7 @@ func TestStack(t *testing.T) {
 	collector := s.collector()
 	s.prometheus()
 	s.send()
-	noError(t, s.agent(t.Context()))
+	must.Do(t, s.agent(t.Context()))
 
 	t.Run("store", func(t *testing.T) {
 		db := filepath.Join(s.data, "sessions", "sessions.db")
@@ -299,7 +300,7 @@ func TestStack(t *testing.T) {
 // sessions returns the ids of the sessions that `otelagent ls` finds.
 func sessions(t *testing.T, env []string, db string) (ids []string) {
 	t.Helper()
-	out := must(run(t, env, program(t, otelagentBin), "ls", "--db", db, "--output", "json"))(t)
+	out := must.Get(run(t, env, program(t, otelagentBin), "ls", "--db", db, "--output", "json"))(t)
 	var list struct{ Sessions []struct{ ID string } }
 	if err := json.Unmarshal([]byte(out), &list); err != nil {
 		t.Fatalf("%v in\n%s", err, last(out, 1000))

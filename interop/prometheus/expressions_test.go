@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/otelagent/otelagent/internal/must"
 )
 
 const root = "../.."
@@ -18,23 +20,6 @@ type expression struct {
 	text  string // as it is there
 	// native says that it is about native histograms.
 	native bool
-}
-
-// must returns a value that comes without an error.
-func must[T any](value T, err error) func(testing.TB) T {
-	return func(tb testing.TB) T {
-		tb.Helper()
-		noError(tb, err)
-		return value
-	}
-}
-
-// noError ends the test with an error.
-func noError(tb testing.TB, err error) {
-	if err != nil {
-		tb.Helper()
-		tb.Fatal(err)
-	}
 }
 
 // query is the expression with the variables of Grafana replaced: matchers let everything through, ranges are wide. A
@@ -70,13 +55,13 @@ var (
 // expressions are those of all dashboards and of docs/queries.md.
 func expressions(t *testing.T) []expression {
 	t.Helper()
-	files := must(filepath.Glob(filepath.Join(root, "dashboards", "*.json")))(t)
+	files := must.Get(filepath.Glob(filepath.Join(root, "dashboards", "*.json")))(t)
 	if len(files) == 0 {
 		t.Error("there are no dashboards")
 	}
 	var all []expression
 	for _, file := range files {
-		text := must(os.ReadFile(file))(t)
+		text := must.Get(os.ReadFile(file))(t)
 		var dashboard any
 		if err := json.Unmarshal(text, &dashboard); err != nil {
 			t.Fatalf("%s: %v", file, err)
@@ -85,7 +70,7 @@ func expressions(t *testing.T) []expression {
 		all = ofDashboard(all, filepath.Base(file), "", dashboard)
 		t.Logf("%s: %d expressions", filepath.Base(file), len(all)-before)
 	}
-	text := must(os.ReadFile(filepath.Join(root, "docs", "queries.md")))(t)
+	text := must.Get(os.ReadFile(filepath.Join(root, "docs", "queries.md")))(t)
 	found := 0
 	for _, m := range block.FindAllStringSubmatch(string(text), -1) {
 		all = append(all, expression{where: "queries.md", text: strings.TrimSpace(m[2]), native: m[1] != ""})

@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/prometheus/tsdb"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
 )
 
@@ -36,7 +37,7 @@ func startLibraries(t *testing.T) *libraries {
 	opts := tsdb.DefaultOptions()
 	opts.EnableExemplarStorage = true
 	opts.MaxExemplars = 100_000
-	db := must(tsdb.Open(t.TempDir(), promslog.NewNopLogger(), nil, opts, tsdb.NewDBStats()))(t)
+	db := must.Get(tsdb.Open(t.TempDir(), promslog.NewNopLogger(), nil, opts, tsdb.NewDBStats()))(t)
 	t.Cleanup(func() {
 		if err := db.Close(); err != nil {
 			t.Error(err)
@@ -89,9 +90,9 @@ func (l *libraries) ask(ctx context.Context, query string) ([]float64, error) {
 // traces returns the trace ids of the exemplars of a metric.
 func (l *libraries) traces(ctx context.Context, t *testing.T, metric string) map[string]bool {
 	t.Helper()
-	q := must(l.db.ExemplarQuerier(ctx))(t)
+	q := must.Get(l.db.ExemplarQuerier(ctx))(t)
 	named := []*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, model.MetricNameLabel, metric)}
-	found := must(q.Select(0, time.Now().Add(time.Hour).UnixMilli(), named))(t)
+	found := must.Get(q.Select(0, time.Now().Add(time.Hour).UnixMilli(), named))(t)
 	ids := map[string]bool{}
 	for _, series := range found {
 		for _, e := range series.Exemplars {

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/otelagent/otelagent/internal/must"
 )
 
 // collector is the one that collector.yaml builds; otelagent is the program of this project.
@@ -25,7 +27,7 @@ func freePorts(t *testing.T, n int) []string {
 	t.Helper()
 	var ports []string
 	for range n {
-		l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
+		l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 		defer l.Close() // all of them are taken before the first is given back
 		ports = append(ports, l.Addr().String())
 	}
@@ -36,12 +38,12 @@ func freePorts(t *testing.T, n int) []string {
 func start(t *testing.T, url string, env []string, name string, args ...string) {
 	t.Helper()
 	log := filepath.Join(t.TempDir(), filepath.Base(name)+".log")
-	out := must(os.Create(log))(t)
+	out := must.Get(os.Create(log))(t)
 	defer out.Close()
 	cmd := exec.Command(name, args...)
 	cmd.Env = append(os.Environ(), env...)
 	cmd.Stdout, cmd.Stderr = out, out
-	noError(t, cmd.Start())
+	must.Do(t, cmd.Start())
 	ended := make(chan *os.ProcessState, 1)
 	go func() {
 		_ = cmd.Wait()

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/interop/prometheus/play"
 	"github.com/otelagent/otelagent/otelagent"
@@ -56,7 +57,7 @@ scrape_configs:
 - {job_name: agents, honor_labels: true, static_configs: [{targets: ['%s']}]}
 - {job_name: collector, static_configs: [{targets: ['%s']}]}
 `, page, own), 0o600)
-	noError(t, err)
+	must.Do(t, err)
 	start(t, "http://"+server+"/-/ready", nil, "prometheus", "--config.file="+config, "--web.listen-address="+server,
 		"--storage.tsdb.path="+filepath.Join(t.TempDir(), "tsdb"), "--enable-feature=exemplar-storage")
 
@@ -105,7 +106,7 @@ scrape_configs:
 func waitFor(t *testing.T, server, text string, good func(float64) bool) float64 {
 	t.Helper()
 	for range 300 {
-		values := must(query(t.Context(), server, text))(t)
+		values := must.Get(query(t.Context(), server, text))(t)
 		if len(values) == 1 && good(values[0]) {
 			return values[0]
 		}
@@ -131,17 +132,17 @@ func onlyTroubles(e expression) bool {
 func playTo(t *testing.T, spansTo otelsetup.Option, metricsTo string, seen func(runs int)) {
 	t.Helper()
 	t.Setenv("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", metricsTo)
-	providers := must(otelsetup.Setup(t.Context(), spansTo,
+	providers := must.Get(otelsetup.Setup(t.Context(), spansTo,
 		otelsetup.WithProtocol(otelsetup.HTTP), otelsetup.WithoutGlobal(), otelsetup.WithServiceName("harbour")))(t)
 	tracer := (*writer.Tracer)(otelagent.NewTracer(otelagent.WithTracerProvider(providers.TracerProvider()),
 		otelagent.WithMeterProvider(providers.MeterProvider()), otelagent.WithCapture(otelagent.CaptureContent),
 		func(c *writer.Config) { c.MaxBlockBytes = 64 << 10 }))
 	for i, name := range []string{"saturday", "sunday"} {
 		play.Afternoon(t.Context(), tracer, name, time.Now().Add(-play.Duration))
-		noError(t, errors.Join(providers.ForceFlush(t.Context()), providers.MetricsError()))
+		must.Do(t, errors.Join(providers.ForceFlush(t.Context()), providers.MetricsError()))
 		seen((i + 1) * play.Runs)
 	}
-	noError(t, providers.Shutdown(t.Context()))
+	must.Do(t, providers.Shutdown(t.Context()))
 }
 
 // hostile sends spans and records of other programs, and some that name no session.
@@ -156,9 +157,9 @@ func hostile(t *testing.T, to string) {
 		"/v1/logs": `{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"body":{"stringValue":"x"}}]},
 			{"scope":{"name":"gemini-cli"},"logRecords":[{"eventName":"gemini_cli.user_prompt"}]}]}]}`,
 	} {
-		request := must(http.NewRequestWithContext(t.Context(), http.MethodPost, to+path, strings.NewReader(body)))(t)
+		request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, to+path, strings.NewReader(body)))(t)
 		request.Header.Set("Content-Type", "application/json")
-		response := must(http.DefaultClient.Do(request))(t)
+		response := must.Get(http.DefaultClient.Do(request))(t)
 		response.Body.Close()
 		if response.StatusCode != http.StatusOK {
 			t.Errorf("%s: %s", path, response.Status)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
 )
 
@@ -77,10 +78,10 @@ var (
 // scrape reads a page in Prometheus's text format: the values by series, without labels of origin.
 func scrape(t *testing.T, page string) map[string]float64 {
 	t.Helper()
-	text := must(get(t.Context(), page))(t)
+	text := must.Get(get(t.Context(), page))(t)
 	values := map[string]float64{}
 	for _, m := range sample.FindAllStringSubmatch(string(text), -1) {
-		v := must(strconv.ParseFloat(m[4], 64))(t)
+		v := must.Get(strconv.ParseFloat(m[4], 64))(t)
 		if untold[m[1]] == "" && untold[m[1]+m[2]] == "" {
 			values[m[1]+m[2]+strings.Replace(origin.ReplaceAllString(m[3], ""), ",}", "}", 1)] = v
 		}

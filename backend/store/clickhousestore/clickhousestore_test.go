@@ -20,6 +20,7 @@ import (
 
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/storetest"
+	"github.com/otelagent/otelagent/internal/must"
 )
 
 func TestMain(m *testing.M) {
@@ -63,7 +64,7 @@ func missing(t testing.TB) string {
 
 func unused(t testing.TB) string {
 	t.Helper()
-	u := must(url.Parse(server(t)))(t)
+	u := must.Get(url.Parse(server(t)))(t)
 	u.Path = fmt.Sprintf("/otelagent_test_%016x", rand.Uint64())
 	return u.String()
 }
@@ -139,7 +140,7 @@ func TestStore(t *testing.T) {
 	}
 	storetest.Run(t, func(t *testing.T) store.Store {
 		t.Parallel() // each in a database of its own
-		s := must(Open(t.Context(), fresh(t)))(t)
+		s := must.Get(Open(t.Context(), fresh(t)))(t)
 		return s
 	}, opts...)
 }
@@ -151,9 +152,9 @@ var quiet = log.New(io.Discard, "", 0)
 func golden(t *testing.T, path, got string) {
 	t.Helper()
 	if *update {
-		noError(t, os.WriteFile(path, []byte(got), 0o600))
+		must.Do(t, os.WriteFile(path, []byte(got), 0o600))
 	}
-	want := must(os.ReadFile(path))(t)
+	want := must.Get(os.ReadFile(path))(t)
 	if diff := cmp.Diff(string(want), got); diff != "" {
 		t.Errorf("%s:\n%s", path, diff)
 	}

@@ -22,6 +22,7 @@ import (
 
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/store"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -39,23 +40,6 @@ type fake struct {
 }
 
 var insertOf = regexp.MustCompile("^INSERT INTO `[a-z]+`.`([a-z_]+)`")
-
-// must returns a value that comes without an error.
-func must[T any](value T, err error) func(testing.TB) T {
-	return func(tb testing.TB) T {
-		tb.Helper()
-		noError(tb, err)
-		return value
-	}
-}
-
-// noError ends the test with an error.
-func noError(tb testing.TB, err error) {
-	if err != nil {
-		tb.Helper()
-		tb.Fatal(err)
-	}
-}
 
 func newFake(t *testing.T) *fake {
 	t.Helper()
@@ -113,7 +97,7 @@ func (f *fake) hurry(says string) {
 
 func (f *fake) open(t *testing.T, opts ...Option) *Store {
 	t.Helper()
-	s := must(Open(t.Context(), f.dsn(), append([]Option{WithPassword("geheim")}, opts...)...))(t)
+	s := must.Get(Open(t.Context(), f.dsn(), append([]Option{WithPassword("geheim")}, opts...)...))(t)
 	t.Cleanup(func() { _ = s.Close() })
 	return s
 }
@@ -220,7 +204,7 @@ func TestPassword(t *testing.T) {
 		return false
 	})
 	s := f.open(t)
-	noError(t, s.Put(t.Context(), oneRow()))
+	must.Do(t, s.Put(t.Context(), oneRow()))
 	if b := bad.Load(); b != nil {
 		t.Error(b)
 	}
@@ -424,7 +408,7 @@ func TestReadOnly(t *testing.T) {
 		}
 		return true
 	})
-	s := must(OpenReadOnly(t.Context(), f.dsn()))(t)
+	s := must.Get(OpenReadOnly(t.Context(), f.dsn()))(t)
 	defer func() { _ = s.Close() }()
 	k := session.Key{ID: "s"}
 	for name, err := range map[string]error{
@@ -446,7 +430,7 @@ func TestReadOnly(t *testing.T) {
 func all[T any](t *testing.T, seq iter.Seq2[T, error]) (out []T) {
 	t.Helper()
 	for v, err := range seq {
-		noError(t, err)
+		must.Do(t, err)
 		out = append(out, v)
 	}
 	return out
@@ -480,13 +464,13 @@ func TestCertificates(t *testing.T) {
 	srv.Config.ErrorLog = quiet
 	srv.StartTLS()
 	defer srv.Close()
-	u := must(url.Parse(srv.URL))(t)
+	u := must.Get(url.Parse(srv.URL))(t)
 	dsn := "clickhouses://" + u.Host + "/db"
 	if _, err := Open(t.Context(), dsn, WithPassword("geheim")); err == nil ||
 		!strings.Contains(err.Error(), "certificate") {
 		t.Errorf("a server that nobody vouches for: %v", err)
 	}
-	s := must(Open(t.Context(), dsn, WithPassword("geheim"),
+	s := must.Get(Open(t.Context(), dsn, WithPassword("geheim"),
 		func(c *config) { c.tls = srv.Client().Transport.(*http.Transport).TLSClientConfig }))(t)
 	if err := s.Put(t.Context(), oneRow()); err != nil {
 		t.Error(err)
@@ -516,7 +500,7 @@ func TestSlowReaderOfLists(t *testing.T) {
 	})
 	got := 0
 	for _, err := range s.Sessions(t.Context(), store.Query{}) {
-		noError(t, err)
+		must.Do(t, err)
 		if got++; got > 1 {
 			continue
 		}

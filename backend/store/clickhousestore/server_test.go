@@ -10,20 +10,21 @@ import (
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/storetest"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/spans"
 )
 
 // openAt opens a store whose clock is off by some time.
 func openAt(t *testing.T, dsn string, off *time.Duration) *Store {
 	t.Helper()
-	s := must(Open(t.Context(), dsn, func(c *config) { c.now = func() time.Time { return time.Now().Add(*off) } }))(t)
+	s := must.Get(Open(t.Context(), dsn, func(c *config) { c.now = func() time.Time { return time.Now().Add(*off) } }))(t)
 	t.Cleanup(func() { _ = s.Close() })
 	return s
 }
 
 func put(t *testing.T, s store.Store, b session.Batch) {
 	t.Helper()
-	noError(t, s.Put(t.Context(), b))
+	must.Do(t, s.Put(t.Context(), b))
 }
 
 // left returns how many rows of each table there are, of those that it holds any of. Of a deletion that is done a note
@@ -55,19 +56,19 @@ func TestSkewedClocks(t *testing.T) {
 	for n := range 12 {
 		s := stores[n%3]
 		put(t, s, session.Batch{Rows: []session.Row{storetest.Row(k, n)}})
-		m := must(stores[(n+1)%3].Revision(t.Context(), k))(t)
+		m := must.Get(stores[(n+1)%3].Revision(t.Context(), k))(t)
 		if m <= last {
 			t.Fatalf("mark %d after %d", m, last)
 		}
 		if n > 0 {
-			noError(t, s.SetSummary(t.Context(), k, store.SummaryUpdate{Revision: last}))
+			must.Do(t, s.SetSummary(t.Context(), k, store.SummaryUpdate{Revision: last}))
 			if d := all(t, s.Sessions(t.Context(), store.Query{AllTenants: true, Stale: true})); len(d) != 1 {
 				t.Fatalf("after Put %d and a projection that did not see it: dirty %v", n, d)
 			}
 		}
 		last = m
 	}
-	noError(t, store.Delete(t.Context(), stores[2], k))
+	must.Do(t, store.Delete(t.Context(), stores[2], k))
 	put(t, stores[2], session.Batch{Rows: []session.Row{storetest.Row(k, 1)}}) // five hours before the deletion, it says
 	if m, err := stores[0].Revision(t.Context(), k); err != nil || m <= last {
 		t.Errorf("mark %d of a session made anew, was %d before: %v", m, last, err)
@@ -85,8 +86,8 @@ func TestErased(t *testing.T) {
 	live.Known = spans.KnownLive
 	put(t, s, session.Batch{Rows: []session.Row{storetest.Row(k, 1), live},
 		Blocks: []session.Block{storetest.Block(k, "own")}})
-	m := must(s.Revision(t.Context(), k))(t)
-	noError(t, s.SetSummary(t.Context(), k, store.SummaryUpdate{Revision: m, Summary: storetest.Summary(k),
+	m := must.Get(s.Revision(t.Context(), k))(t)
+	must.Do(t, s.SetSummary(t.Context(), k, store.SummaryUpdate{Revision: m, Summary: storetest.Summary(k),
 		Figures: storetest.FiguresFor(k, 3)}))
 	for _, want := range []string{"rows", "blocks", "touches", "summaries", "turns_raw",
 		"tool_calls_raw", "compactions_raw", "permission_evaluations_raw"} {
@@ -94,7 +95,7 @@ func TestErased(t *testing.T) {
 			t.Fatalf("nothing in %s: %v", want, left(t, s))
 		}
 	}
-	noError(t, store.Delete(t.Context(), s, k))
+	must.Do(t, store.Delete(t.Context(), s, k))
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
 		got := left(t, s)
 		ids := all(t, each(t.Context(), s, "names", "session", "FROM "+s.layout.of(&deletionTable)+" WHERE session != ''",
@@ -117,7 +118,7 @@ func TestLiveRowsCollapse(t *testing.T) {
 		r.Known, r.End = spans.KnownLive, r.Start+at
 		put(t, s, session.Batch{Rows: []session.Row{r}})
 	}
-	noError(t, s.client.exec(t.Context(), "OPTIMIZE TABLE "+s.layout.local(&rowTable)+" FINAL"))
+	must.Do(t, s.client.exec(t.Context(), "OPTIMIZE TABLE "+s.layout.local(&rowTable)+" FINAL"))
 	if n := left(t, s)["rows"]; n != 1 {
 		t.Errorf("%d rows in the table, want 1", n)
 	}
@@ -133,12 +134,12 @@ func TestLeftHalfWay(t *testing.T) {
 	s := openAt(t, dsn, &off)
 	k, other := session.Key{ID: "s"}, session.Key{ID: "other"}
 	put(t, s, session.Batch{Rows: []session.Row{storetest.Row(k, 1), storetest.Row(other, 2)}})
-	must(s.note(t.Context(), k))(t)
+	must.Get(s.note(t.Context(), k))(t)
 	if n := len(all(t, s.Rows(t.Context(), k))); n != 0 || left(t, s)["rows"] != 2 {
 		t.Errorf("%d rows seen, tables %v", n, left(t, s))
 	}
 	put(t, s, session.Batch{Rows: []session.Row{storetest.Row(k, 3)}}) // a new session
-	noError(t, s.Close())
+	must.Do(t, s.Close())
 	off = 2 * leftFor // so that it counts as left
 	s = openAt(t, dsn, &off)
 	for deadline := time.Now().Add(30 * time.Second); left(t, s)["rows"] != 2 ||
@@ -172,7 +173,7 @@ func TestTwice(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	s := must(OpenReadOnly(t.Context(), dsn))(t)
+	s := must.Get(OpenReadOnly(t.Context(), dsn))(t)
 	defer func() { _ = s.Close() }()
 	if n := len(all(t, s.Rows(t.Context(), session.Key{ID: "s"}))); n != 1 {
 		t.Errorf("%d rows", n)
@@ -201,10 +202,10 @@ func TestProjectDeleted(t *testing.T) {
 	s := openAt(t, fresh(t), new(time.Duration))
 	k := session.Key{ID: "s"}
 	put(t, s, session.Batch{Rows: []session.Row{storetest.Row(k, 1)}})
-	m := must(s.Revision(t.Context(), k))(t)
+	m := must.Get(s.Revision(t.Context(), k))(t)
 	p := store.SummaryUpdate{Revision: m, Summary: storetest.Summary(k), Figures: storetest.FiguresFor(k, 3)}
-	noError(t, store.Delete(t.Context(), s, k))
-	noError(t, s.derive(t.Context(), k, &p))
+	must.Do(t, store.Delete(t.Context(), s, k))
+	must.Do(t, s.derive(t.Context(), k, &p))
 	if n := len(all(t, s.Figures(t.Context(), store.FigureQuery{}))); n != 0 {
 		t.Errorf("figures of %d turns are left of a session that was deleted", n)
 	}
@@ -225,8 +226,8 @@ func TestDocs(t *testing.T) {
 	if err == nil {
 		err = s.SetSummary(t.Context(), k, store.SummaryUpdate{Revision: m, Figures: storetest.FiguresFor(k, 3)})
 	}
-	noError(t, err)
-	page := must(os.ReadFile("../stats/README.md"))(t)
+	must.Do(t, err)
+	page := must.Get(os.ReadFile("../stats/README.md"))(t)
 	s.client.settings.Set("database", s.dsn.Database)
 	blocks := clickhouseBlock.FindAllSubmatch(page, -1)
 	if len(blocks) < 7 {

@@ -28,6 +28,7 @@ import (
 	"github.com/otelagent/otelagent/backend/store/storetest"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/phi"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 )
@@ -61,28 +62,28 @@ func chatRows(id string, texts ...string) iter.Seq2[export.Row, error] {
 // column returns the first column of what a query gives.
 func column(t *testing.T, s *Store, query string, args ...any) []string {
 	t.Helper()
-	rows := must(s.conn.QueryContext(t.Context(), query, args...))(t)
+	rows := must.Get(s.conn.QueryContext(t.Context(), query, args...))(t)
 	defer rows.Close()
 	l := []string{}
 	for rows.Next() {
 		var v string
-		noError(t, rows.Scan(&v))
+		must.Do(t, rows.Scan(&v))
 		l = append(l, v)
 	}
-	noError(t, rows.Err())
+	must.Do(t, rows.Err())
 	return l
 }
 
 func putSessions(t *testing.T, s *Store, ids ...string) {
 	t.Helper()
 	for i, id := range ids {
-		noError(t, s.Put(t.Context(), session.Batch{Rows: []session.Row{storetest.Row(key(id), i+1)}}))
+		must.Do(t, s.Put(t.Context(), session.Batch{Rows: []session.Row{storetest.Row(key(id), i+1)}}))
 	}
 }
 
 func markOf(t *testing.T, s *Store, k session.Key) store.Revision {
 	t.Helper()
-	m := must(s.Revision(t.Context(), k))(t)
+	m := must.Get(s.Revision(t.Context(), k))(t)
 	return m
 }
 
@@ -93,7 +94,7 @@ func TestChatTables(t *testing.T) {
 	putSessions(t, s, "a", "b")
 	projectChat := func(id string, texts ...string) {
 		t.Helper()
-		noError(t, s.ProjectChat(t.Context(), key(id), markOf(t, s, key(id)), chatRows(id, texts...)))
+		must.Do(t, s.ProjectChat(t.Context(), key(id), markOf(t, s, key(id)), chatRows(id, texts...)))
 	}
 	parts := func() []string {
 		return column(t, s, `SELECT session_id || ' ' || message_id || ' ' || id || ' ' || data_json FROM chat_parts ORDER `+
@@ -121,14 +122,14 @@ func TestChatTables(t *testing.T) {
 	if n := column(t, s, `SELECT count(*) FROM system_prompts WHERE body = 'be kind'`); n[0] != "1" {
 		t.Errorf("%s prompts", n[0])
 	}
-	noError(t, store.Delete(t.Context(), s, key("a")))
+	must.Do(t, store.Delete(t.Context(), s, key("a")))
 	for table, want := range map[string]string{"chat_sessions": "1", "chat_messages": "2", "chat_parts": "2",
 		"system_prompts": "1", "chat_projected": "1", "chat_prompts": "1"} {
 		if n := column(t, s, `SELECT count(*) FROM `+table); n[0] != want {
 			t.Errorf("%s rows in %s, want %s", n[0], table, want)
 		}
 	}
-	noError(t, s.ProjectChat(t.Context(), key("b"), markOf(t, s, key("b")),
+	must.Do(t, s.ProjectChat(t.Context(), key("b"), markOf(t, s, key("b")),
 		func(func(export.Row, error) bool) {}))
 	for _, table := range []string{"chat_sessions", "chat_messages", "chat_parts", "system_prompts", "chat_prompts"} {
 		if n := column(t, s, `SELECT count(*) FROM `+table); n[0] != "0" {
@@ -145,8 +146,8 @@ func TestChatTablesEdges(t *testing.T) {
 	old := markOf(t, s, key("a"))
 	putSessions(t, s, "a")
 	k := key("a")
-	noError(t, s.ProjectChat(t.Context(), k, markOf(t, s, k), chatRows("a", "new")))
-	noError(t, s.ProjectChat(t.Context(), k, old, chatRows("a", "old")))
+	must.Do(t, s.ProjectChat(t.Context(), k, markOf(t, s, k), chatRows("a", "new")))
+	must.Do(t, s.ProjectChat(t.Context(), k, old, chatRows("a", "old")))
 	if got := column(t, s, `SELECT data_json FROM chat_parts`); !slices.Equal(got, []string{"new"}) {
 		t.Errorf("%q", got)
 	}
@@ -175,7 +176,7 @@ func TestChatTablesEdges(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	noError(t, s.ProjectChat(t.Context(), k, markOf(t, s, k), chatRows("a", large+"1", large+"2", large+"3")))
+	must.Do(t, s.ProjectChat(t.Context(), k, markOf(t, s, k), chatRows("a", large+"1", large+"2", large+"3")))
 	if got := column(t, s, `SELECT substr(data_json, -1) FROM chat_parts ORDER BY id`); !slices.Equal(got,
 		[]string{"1", "2", "3"}) {
 		t.Errorf("%q", got)
@@ -186,12 +187,12 @@ func TestChatTablesEdges(t *testing.T) {
 func TestChatIndexes(t *testing.T) {
 	s := newStore(t, filepath.Join(t.TempDir(), "s.db"), WithChatTables())
 	putSessions(t, s, "a")
-	noError(t, s.ProjectChat(t.Context(), key("a"), markOf(t, s, key("a")), chatRows("a", "x", "y")))
+	must.Do(t, s.ProjectChat(t.Context(), key("a"), markOf(t, s, key("a")), chatRows("a", "x", "y")))
 	var plan string
 	row := s.conn.QueryRowContext(t.Context(),
 		`EXPLAIN QUERY PLAN SELECT * FROM chat_parts WHERE session_id = ? ORDER BY "index"`, "a")
 	var a, b, c any
-	noError(t, row.Scan(&a, &b, &c, &plan))
+	must.Do(t, row.Scan(&a, &b, &c, &plan))
 	if want := "SEARCH chat_parts USING INDEX chat_parts_by_session (session_id=?)"; plan != want {
 		t.Errorf("%s, want %s", plan, want)
 	}
@@ -205,9 +206,9 @@ func TestChatIndexes(t *testing.T) {
 func TestChatTablesCatchUp(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s.db")
 	with := func(opts ...Option) (dirty int, s *Store) {
-		s = must(Open(t.Context(), path, opts...))(t)
+		s = must.Get(Open(t.Context(), path, opts...))(t)
 		for _, err := range s.Sessions(t.Context(), store.Query{AllTenants: true, Stale: true}) {
-			noError(t, err)
+			must.Do(t, err)
 			dirty++
 		}
 		return dirty, s
@@ -222,7 +223,7 @@ func TestChatTablesCatchUp(t *testing.T) {
 		if touch {
 			putSessions(t, s, "a")
 		}
-		noError(t, project.Refresh(t.Context(), s))
+		must.Do(t, project.Refresh(t.Context(), s))
 		if got := column(t, s, `SELECT count(*) FROM chat_sessions`); got[0] != want {
 			t.Errorf("%s sessions in the tables, want %s", got[0], want)
 		}
@@ -246,12 +247,12 @@ func recordInto(t *testing.T, s *Store, scenario string) session.Batch {
 		p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), writer.WithDerivedIDs)
 		rec := event.NewRecorder(p.Tracer())
 		for ev, err := range phi.NewDecoder().Events(bytes.NewReader(f.Events)) {
-			noError(t, err)
+			must.Do(t, err)
 			rec.Record(context.Background(), ev)
 		}
 		rec.Close(context.Background())
 		b := p.Batch()
-		noError(t, s.Put(t.Context(), b))
+		must.Do(t, s.Put(t.Context(), b))
 		return b
 	}
 	t.Fatalf("no recording %s", scenario)
@@ -276,8 +277,8 @@ func TestChatTablesNameTheParentsMessage(t *testing.T) {
 			parent, child = child, parent
 		}
 		for _, b := range []session.Batch{parent, child} {
-			noError(t, s.Put(t.Context(), b))
-			noError(t, project.Refresh(t.Context(), s))
+			must.Do(t, s.Put(t.Context(), b))
+			must.Do(t, project.Refresh(t.Context(), s))
 		}
 		got := column(t, s, `SELECT p.type FROM chat_sessions c JOIN chat_parts p
 			ON p.session_id = c.parent_id AND p.message_id = c.parent_message_id AND p.tool_call_id IS NOT NULL`)
@@ -334,19 +335,19 @@ func TestSQLite3ReadsSessions(t *testing.T) {
 	}
 	id := batch.Rows[0].Session.ID
 	var rows []map[string]any
-	noError(t, json.Unmarshal([]byte(query(`SELECT * FROM chat_parts WHERE session_id = '`+id+`' ORDER BY "index"`)),
+	must.Do(t, json.Unmarshal([]byte(query(`SELECT * FROM chat_parts WHERE session_id = '`+id+`' ORDER BY "index"`)),
 		&rows))
 	var got, want []string
 	for _, r := range rows {
 		got = append(got, fmt.Sprint(r["message_id"], r["index"], r["type"], r["data_json"], r["tool_state"]))
 	}
 	var doc bytes.Buffer
-	tree := must(session.NewTree(session.AssembleAll(batch.Rows)[0], s.Blocks(t.Context(), key(id))))(t)
-	must(export.JSON(&doc, tree, export.Options{}))(t)
+	tree := must.Get(session.NewTree(session.AssembleAll(batch.Rows)[0], s.Blocks(t.Context(), key(id))))(t)
+	must.Get(export.JSON(&doc, tree, export.Options{}))(t)
 	var parsed struct {
 		Messages []struct{ Parts []map[string]any }
 	}
-	noError(t, json.Unmarshal(doc.Bytes(), &parsed))
+	must.Do(t, json.Unmarshal(doc.Bytes(), &parsed))
 	for _, m := range parsed.Messages {
 		for _, r := range m.Parts {
 			want = append(want, fmt.Sprint(r["message_id"], r["index"], r["type"], r["data_json"], r["tool_state"]))

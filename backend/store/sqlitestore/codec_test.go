@@ -14,6 +14,7 @@ import (
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/storetest"
+	"github.com/otelagent/otelagent/internal/must"
 )
 
 // Rows in files name no dictionary but by its number: with another one they are lost.
@@ -27,7 +28,7 @@ func TestRowDictIsFrozen(t *testing.T) {
 		"020202d08f0d0c04b8970d092402040005636f646572045a4d023c636c617564652d6f7075732d342d361c39124a0c0708a4" +
 		"131df90c09203608073c70097a2e737472696e677305020161002221102c00020664696765737400010e01e7010044414141" +
 		"2073740102074d7973746572790b4201011842424242424204"
-	value := must(hex.DecodeString(packed))(t)
+	value := must.Get(hex.DecodeString(packed))(t)
 	r := storetest.Row(key("a"), 1)
 	if got, err := unpackRow(nil, value); err != nil || !bytes.Equal(got, r.AppendCanonical(nil)) {
 		t.Errorf("a row came back as %x, %v", got, err)
@@ -113,7 +114,7 @@ func TestDamaged(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "x.db")
 			s := newStore(t, path)
 			b := storetest.Block(key("a"), "one text and another text, and one text more")
-			noError(t, s.Put(t.Context(), session.Batch{Blocks: []session.Block{b}}))
+			must.Do(t, s.Put(t.Context(), session.Batch{Blocks: []session.Block{b}}))
 			exec1(t, path, tt.damage)
 			n := 0
 			for b, err := range s.Blocks(t.Context(), key("a")) {
@@ -133,11 +134,11 @@ func TestMergeDamaged(t *testing.T) {
 	path, k := filepath.Join(t.TempDir(), "x.db"), key("a")
 	s := newStore(t, path)
 	for _, body := range []string{"one", "two", "three"} {
-		noError(t, s.Put(t.Context(), session.Batch{Blocks: []session.Block{storetest.Block(k, body)}}))
+		must.Do(t, s.Put(t.Context(), session.Batch{Blocks: []session.Block{storetest.Block(k, body)}}))
 	}
 	exec1(t, path, fmt.Sprintf("UPDATE packs SET raw = 4, body = x'%x' WHERE pack = 2",
 		packEncoder().EncodeAll([]byte("\x05two"), nil)))
-	mark := must(s.Revision(t.Context(), k))(t)
+	mark := must.Get(s.Revision(t.Context(), k))(t)
 	const want = "session a: pack 2: bad pack: bad data: a body of 5 bytes, 3 are left"
 	for range 2 {
 		err := s.SetSummary(t.Context(), k, store.SummaryUpdate{Revision: mark})

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/otelagent/otelagent/backend/store"
+	"github.com/otelagent/otelagent/internal/must"
 )
 
 // A database in which SQLite would run what another program put there is refused, and nothing of it is run.
@@ -46,9 +47,9 @@ func TestCrafted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "x.db")
-			noError(t, newStore(t, path).Close())
+			must.Do(t, newStore(t, path).Close())
 			exec1(t, path, "PRAGMA journal_mode=DELETE;"+statements)
-			before := must(os.ReadFile(path))(t)
+			before := must.Get(os.ReadFile(path))(t)
 			for _, open := range []func(context.Context, string, ...Option) (*Store, error){Open, OpenReadOnly} {
 				s, err := open(t.Context(), path)
 				if !errors.Is(err, errSchema) || !errors.Is(err, store.ErrUnusable) {
@@ -70,7 +71,7 @@ func TestUsersOwnObjects(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.db")
 	s := newStore(t, path)
 	fill(t, s)
-	noError(t, s.Close())
+	must.Do(t, s.Close())
 	exec1(t, path, `ANALYZE; CREATE TABLE mine (x); CREATE INDEX mine_x ON mine (x);
 		CREATE VIEW daily AS SELECT count(*) FROM turns;
 		CREATE TRIGGER mine_deleted AFTER DELETE ON mine BEGIN SELECT 1; END;
@@ -91,9 +92,9 @@ func TestEndlessIndex(t *testing.T) {
 	var root, size int
 	err := s.readers.QueryRow(`SELECT rootpage, page_size FROM sqlite_schema, pragma_page_size
 		WHERE name = 'sessions_by_last'`).Scan(&root, &size)
-	noError(t, errors.Join(err, s.Close()))
+	must.Do(t, errors.Join(err, s.Close()))
 	file, err := os.ReadFile(path)
-	noError(t, err)
+	must.Do(t, err)
 	leaf := file[(root-1)*size : root*size]
 	entry := leaf[binary.BigEndian.Uint16(leaf[8:]):]
 	entry = bytes.Clone(entry[:1+entry[0]])
@@ -118,11 +119,11 @@ func TestEndlessIndex(t *testing.T) {
 		}
 	}
 	binary.BigEndian.PutUint32(file[28:], uint32(len(file)/size))
-	noError(t, os.WriteFile(path, file, 0o600))
+	must.Do(t, os.WriteFile(path, file, 0o600))
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	s, err = OpenReadOnly(ctx, path)
-	noError(t, err)
+	must.Do(t, err)
 	defer s.Close()
 	for _, e := range s.Sessions(ctx, store.Query{Tenant: goldenKey.Tenant}) {
 		err = e

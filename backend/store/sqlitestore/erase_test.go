@@ -18,6 +18,7 @@ import (
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/storetest"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -37,7 +38,7 @@ func projectFigures(t *testing.T, s *Store, k session.Key, f session.Figures) {
 	if err == nil {
 		err = s.SetSummary(t.Context(), k, store.SummaryUpdate{Revision: mark, Figures: f})
 	}
-	noError(t, err)
+	must.Do(t, err)
 }
 
 func erasedKey() session.Key { return session.Key{ID: noise("the id of a session", 60)} }
@@ -61,7 +62,7 @@ func TestDeleteErases(t *testing.T) {
 					t.Errorf("the test does not see %s in the file", what)
 				}
 			}
-			noError(t, store.Delete(t.Context(), s, gone))
+			must.Do(t, store.Delete(t.Context(), s, gone))
 			// the marks were removed after it was emptied
 			if info, err := os.Stat(path + "-wal"); err == nil && info.Size() > 1<<20 {
 				t.Errorf("a log of %d bytes", info.Size())
@@ -93,7 +94,7 @@ func TestDeleteErases(t *testing.T) {
 			}()
 			err := s.Vacuum(t.Context())
 			close(stop)
-			noError(t, errors.Join(err, <-done))
+			must.Do(t, errors.Join(err, <-done))
 			if left := n.in(t, path); len(left) > 0 {
 				t.Errorf("after Vacuum of %d kinds of data %v are left", len(before), left)
 			}
@@ -111,12 +112,12 @@ func TestDeleteErases(t *testing.T) {
 // freePages returns the pages that belong to nothing.
 func freePages(t *testing.T, s *Store) (out [][]byte) {
 	t.Helper()
-	rows := must(s.readers.QueryContext(t.Context(),
+	rows := must.Get(s.readers.QueryContext(t.Context(),
 		`SELECT data FROM sqlite_dbpage WHERE pgno NOT IN (SELECT pageno FROM dbstat)`))(t)
 	defer rows.Close()
 	for rows.Next() {
 		var page []byte
-		noError(t, rows.Scan(&page))
+		must.Do(t, rows.Scan(&page))
 		out = append(out, page)
 	}
 	if rows.Err() != nil || len(out) == 0 {
@@ -176,7 +177,7 @@ func TestDeleteWithReader(t *testing.T) {
 			reader := newReader(t, path)
 			seen := 0
 			for _, err := range reader.Rows(t.Context(), gone) {
-				noError(t, err)
+				must.Do(t, err)
 				if seen++; seen == 1 {
 					if err := store.Delete(t.Context(), s, gone); !errors.Is(err, ErrReaders) {
 						t.Fatalf("Delete while a reader is open: %v", err)
@@ -191,13 +192,13 @@ func TestDeleteWithReader(t *testing.T) {
 			}
 			switch how {
 			case "opened again":
-				noError(t, s.Close())
+				must.Do(t, s.Close())
 				s = newStore(t, path)
 			case "another deleted":
 				gone = key("never there")
 				fallthrough
 			default:
-				noError(t, store.Delete(t.Context(), s, gone))
+				must.Do(t, store.Delete(t.Context(), s, gone))
 			}
 			if left := n.in(t, path); len(left) > 0 {
 				t.Errorf("%v are left", left)
@@ -215,8 +216,8 @@ func copyFiles(t *testing.T, from, to string) {
 		if errors.Is(err, os.ErrNotExist) {
 			continue
 		}
-		noError(t, err)
-		noError(t, os.WriteFile(to+suffix, data, 0o600))
+		must.Do(t, err)
+		must.Do(t, os.WriteFile(to+suffix, data, 0o600))
 	}
 }
 
@@ -233,7 +234,7 @@ func TestDeleteDies(t *testing.T) {
 		err := store.Delete(ctx, s, gone)
 		cancel()
 		var marks int
-		noError(t, s.readers.QueryRowContext(t.Context(), `SELECT count(*) FROM erasing`).Scan(&marks))
+		must.Do(t, s.readers.QueryRowContext(t.Context(), `SELECT count(*) FROM erasing`).Scan(&marks))
 		if err == nil {
 			break
 		}
@@ -280,10 +281,10 @@ func TestDeleteAndPutAnew(t *testing.T) {
 		t.Fatal(hidden, err)
 	}
 	want := session.Batch{Rows: []session.Row{storetest.Row(k, 3)}, Blocks: []session.Block{storetest.Block(k, "new")}}
-	noError(t, s.Put(t.Context(), want))
-	m := must(s.Revision(t.Context(), k))(t)
-	noError(t, s.ProjectChat(t.Context(), k, m, chatRows(k.ID, "new text")))
-	noError(t, store.Delete(t.Context(), s, key("another")))
+	must.Do(t, s.Put(t.Context(), want))
+	m := must.Get(s.Revision(t.Context(), k))(t)
+	must.Do(t, s.ProjectChat(t.Context(), k, m, chatRows(k.ID, "new text")))
+	must.Do(t, store.Delete(t.Context(), s, key("another")))
 	if diff := cmp.Diff(want, content(t, s, k), byContent); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -315,7 +316,7 @@ func TestDeleteLetsOthersWrite(t *testing.T) {
 				}
 				b.Blocks = append(b.Blocks, storetest.Block(big, noise(fmt.Sprint(try, i), 4000)))
 			}
-			noError(t, s.Put(t.Context(), b))
+			must.Do(t, s.Put(t.Context(), b))
 		}
 		done := make(chan error)
 		began := time.Now()
@@ -332,7 +333,7 @@ func TestDeleteLetsOthersWrite(t *testing.T) {
 			case <-time.After(time.Millisecond):
 			}
 		}
-		noError(t, err)
+		must.Do(t, err)
 		slices.Sort(took)
 		most := took[len(took)-1]
 		t.Logf("Delete of 50,000 rows and 40 MB: %v; %d Puts meanwhile: median %v, 99 of 100 within %v, most %v",

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/otelagent/otelagent/backend/store"
+	"github.com/otelagent/otelagent/internal/must"
 )
 
 // A database that cannot be made on a full disk has nothing in it, says so, and is made when there is room.
@@ -26,8 +27,8 @@ func TestDiskFullCreate(t *testing.T) {
 		if _, err := OpenReadOnly(t.Context(), path); err == nil || !strings.Contains(err.Error(), "nothing was recorded") {
 			t.Errorf("OpenReadOnly after that: %v", err)
 		}
-		noError(t, syscall.Mount("tmpfs", dir, "tmpfs", syscall.MS_REMOUNT, "size=64m"))
-		s := must(Open(t.Context(), path))(t)
+		must.Do(t, syscall.Mount("tmpfs", dir, "tmpfs", syscall.MS_REMOUNT, "size=64m"))
+		s := must.Get(Open(t.Context(), path))(t)
 		put(t, s, key("a"), 1)
 		checkWhole(t, s)
 		if err := errors.Join(s.Close(), syscall.Unmount(dir, 0)); err != nil {
@@ -50,13 +51,13 @@ func TestDiskFullOpen(t *testing.T) {
 	})
 	s := newStore(t, path)
 	put(t, s, key("a"), 1)
-	noError(t, s.Close())
+	must.Do(t, s.Close())
 	fill, err := os.Create(filepath.Join(dir, "fill"))
-	noError(t, err)
+	must.Do(t, err)
 	for err == nil {
 		_, err = fill.Write(make([]byte, 4096))
 	}
-	noError(t, fill.Close())
+	must.Do(t, fill.Close())
 	if _, err := Open(t.Context(), path); err == nil || errors.Is(err, store.ErrUnusable) ||
 		!strings.Contains(err.Error(), "free some space") {
 		t.Errorf("Open: %v, want one that may go away and says what to do", err)
@@ -68,15 +69,15 @@ func TestDiskFullOpen(t *testing.T) {
 	if rows, _ := count(t, r, key("a")); rows != 1 {
 		t.Errorf("%d rows, want 1", rows)
 	}
-	noError(t, errors.Join(r.Close(), os.Remove(fill.Name())))
+	must.Do(t, errors.Join(r.Close(), os.Remove(fill.Name())))
 	checkWhole(t, newStore(t, path))
 }
 
 // Access that is denied is nothing to wait for. Root is denied nothing, so that the test runs as somebody else then.
 func TestDenied(t *testing.T) {
-	dir := must(os.MkdirTemp("", "denied"))(t)
+	dir := must.Get(os.MkdirTemp("", "denied"))(t)
 	defer os.RemoveAll(dir)
-	noError(t, os.Chmod(dir, 0o755))
+	must.Do(t, os.Chmod(dir, 0o755))
 	bin := os.Args[0]
 	open := func(path string) string {
 		t.Helper()
@@ -92,23 +93,23 @@ func TestDenied(t *testing.T) {
 		return string(out)
 	}
 	if os.Getuid() == 0 { // who may not read the folder of the test binary
-		program := must(os.ReadFile(bin))(t)
+		program := must.Get(os.ReadFile(bin))(t)
 		bin = filepath.Join(dir, "program")
-		noError(t, os.WriteFile(bin, program, 0o755))
+		must.Do(t, os.WriteFile(bin, program, 0o755))
 	}
 	theirs := filepath.Join(dir, "theirs")
-	noError(t, os.Mkdir(theirs, 0o700))
+	must.Do(t, os.Mkdir(theirs, 0o700))
 	mine := filepath.Join(dir, "mine")
-	noError(t, os.Mkdir(mine, 0o777))
-	noError(t, os.Chmod(mine, 0o777))
+	must.Do(t, os.Mkdir(mine, 0o777))
+	must.Do(t, os.Chmod(mine, 0o777))
 	for name, mode := range map[string]os.FileMode{"unreadable.db": 0, "readable.db": 0o444} {
 		path := filepath.Join(mine, name)
 		s := newStore(t, path)
 		put(t, s, key("a"), 1)
-		noError(t, errors.Join(s.Close(), os.Chmod(path, mode)))
+		must.Do(t, errors.Join(s.Close(), os.Chmod(path, mode)))
 	}
 	if os.Getuid() != 0 {
-		noError(t, os.Chmod(theirs, 0))
+		must.Do(t, os.Chmod(theirs, 0))
 		defer os.Chmod(theirs, 0o700) // so that it can be removed
 	}
 	for _, path := range []string{
@@ -124,7 +125,7 @@ func TestDenied(t *testing.T) {
 		t.Errorf("Open of a new file: %s", got)
 	}
 	readable := filepath.Join(mine, "readable.db") // as a copy in a folder of somebody else is
-	noError(t, os.Chmod(mine, 0o555))
+	must.Do(t, os.Chmod(mine, 0o555))
 	defer os.Chmod(mine, 0o700)
 	if got := open("read " + readable); got != "false <nil>\n" {
 		t.Errorf("OpenReadOnly in a folder that cannot be written to: %s", got)

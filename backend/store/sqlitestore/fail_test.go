@@ -14,6 +14,7 @@ import (
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/storetest"
+	"github.com/otelagent/otelagent/internal/must"
 )
 
 // openEnv names a path that the test binary opens, to write its error.
@@ -44,9 +45,9 @@ func sound(t *testing.T) string {
 			b.Rows = append(b.Rows, storetest.Row(k, 100*n+i))
 			b.Blocks = append(b.Blocks, storetest.Block(k, noise(fmt.Sprint(n, i), 600)))
 		}
-		noError(t, s.Put(t.Context(), b))
+		must.Do(t, s.Put(t.Context(), b))
 	}
-	noError(t, s.Close())
+	must.Do(t, s.Close())
 	return path
 }
 
@@ -56,18 +57,18 @@ func damaged(t *testing.T, from, which string, damage func(page []byte)) string 
 	var pages []int64
 	s := newReader(t, from)
 	for n, err := range each(t.Context(), s, "find pages", `SELECT pageno FROM dbstat WHERE `+which, nil, scanOne[int64]) {
-		noError(t, err)
+		must.Do(t, err)
 		pages = append(pages, n)
 	}
 	if len(pages) == 0 {
 		t.Fatalf("no page %s", which)
 	}
-	data := must(os.ReadFile(from))(t)
+	data := must.Get(os.ReadFile(from))(t)
 	for _, n := range pages {
 		damage(data[(n-1)*pageSize : n*pageSize])
 	}
 	path := filepath.Join(t.TempDir(), "damaged.db")
-	noError(t, os.WriteFile(path, data, 0o600))
+	must.Do(t, os.WriteFile(path, data, 0o600))
 	return path
 }
 
@@ -164,7 +165,7 @@ func TestDamagedRowIsMended(t *testing.T) {
 	put(t, s, key("a"), 1)
 	for _, damage := range []string{"x''", "x'09'", "x'ff'", "x'02ffffffffff'", "x'0205'", "x'0300'", "x'01'",
 		"x'0328b52ffd'", "x'0328b52ffda0ffffff7f0000'", "zeroblob(5)", "substr(canonical, 1, 30)"} {
-		must(s.conn.ExecContext(t.Context(), "UPDATE rows SET canonical = "+damage))(t)
+		must.Get(s.conn.ExecContext(t.Context(), "UPDATE rows SET canonical = "+damage))(t)
 		for _, err := range s.Rows(t.Context(), key("a")) {
 			if !errors.Is(err, store.ErrData) {
 				t.Errorf("%s: %v", damage, err)
@@ -198,11 +199,11 @@ func TestFileGone(t *testing.T) {
 	}
 	move := func(from, to string) {
 		t.Helper()
-		noError(t, os.Rename(from, to))
+		must.Do(t, os.Rename(from, to))
 	}
 	move(path, away)
 	refuses("moved away", "no such file")
-	noError(t, os.WriteFile(path, nil, 0o600))
+	must.Do(t, os.WriteFile(path, nil, 0o600))
 	refuses("replaced", "open it again")
 	move(away, path)
 	put(t, s, key("a"), 2)
@@ -217,9 +218,9 @@ func TestReadersDoNotWrite(t *testing.T) {
 	w := newStore(t, path)
 	put(t, w, key("a"), 1)
 	put(t, w, session.Key{Tenant: "t", ID: "b"}, 2)
-	noError(t, w.Close())
-	before := must(os.ReadFile(path))(t)
-	r := must(OpenReadOnly(t.Context(), path))(t)
+	must.Do(t, w.Close())
+	before := must.Get(os.ReadFile(path))(t)
+	r := must.Get(OpenReadOnly(t.Context(), path))(t)
 	readAll(t, r)
 	for name, err := range map[string]error{
 		"Put":         r.Put(t.Context(), session.Batch{Rows: []session.Row{storetest.Row(key("a"), 2)}}),
@@ -240,7 +241,7 @@ func TestReadersDoNotWrite(t *testing.T) {
 			t.Errorf("a reader's connection does %s", query)
 		}
 	}
-	noError(t, r.Close())
+	must.Do(t, r.Close())
 	if after, err := os.ReadFile(path); err != nil || !bytes.Equal(before, after) {
 		t.Errorf("the file was changed, %v", err)
 	}
@@ -253,16 +254,16 @@ func TestReadersDoNotWrite(t *testing.T) {
 func readAll(t *testing.T, s *Store) {
 	t.Helper()
 	for tenant, err := range s.Tenants(t.Context()) {
-		noError(t, err)
+		must.Do(t, err)
 		for m, err := range s.Sessions(t.Context(), store.Query{Tenant: tenant, Prefix: "no such session", Oldest: true}) {
 			t.Fatal(m.ID, err)
 		}
 		for m, err := range s.Sessions(t.Context(), store.Query{Tenant: tenant, Oldest: true}) {
-			noError(t, err)
+			must.Do(t, err)
 			if b := content(t, s, m.Key); len(b.Rows) == 0 {
 				t.Errorf("session %q is empty", m.ID)
 			}
-			must(s.Revision(t.Context(), m.Key))(t)
+			must.Get(s.Revision(t.Context(), m.Key))(t)
 			if n, err := s.Size(t.Context(), m.Key); err != nil || n == 0 {
 				t.Errorf("session %q: %d bytes, %v", m.ID, n, err)
 			}
@@ -272,6 +273,6 @@ func readAll(t *testing.T, s *Store) {
 		t.Errorf("%d bytes, %v", n, err)
 	}
 	for _, err := range s.Sessions(t.Context(), store.Query{AllTenants: true, Stale: true}) {
-		noError(t, err)
+		must.Do(t, err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/storetest"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -56,9 +57,9 @@ func (n needles) in(t *testing.T, path string) map[string]int {
 // take adds every text and blob of the rows that query yields, as they are in the file.
 func (n needles) take(t *testing.T, s *Store, what, query string, args ...any) {
 	t.Helper()
-	rows := must(s.readers.QueryContext(t.Context(), query, args...))(t)
+	rows := must.Get(s.readers.QueryContext(t.Context(), query, args...))(t)
 	defer rows.Close()
-	names := must(rows.Columns())(t)
+	names := must.Get(rows.Columns())(t)
 	count := 0
 	for rows.Next() {
 		v := make([]any, len(names))
@@ -66,7 +67,7 @@ func (n needles) take(t *testing.T, s *Store, what, query string, args ...any) {
 		for i := range v {
 			p[i] = &v[i]
 		}
-		noError(t, rows.Scan(p...))
+		must.Do(t, rows.Scan(p...))
 		for i, v := range v {
 			switch v := v.(type) {
 			case string:
@@ -89,7 +90,7 @@ func everywhere(t *testing.T, s *Store, gone session.Key, with bool) needles {
 	n := needles{}
 	put := func(b session.Batch) {
 		t.Helper()
-		noError(t, s.Put(t.Context(), b))
+		must.Do(t, s.Put(t.Context(), b))
 	}
 	secret := func(what string, size int) string {
 		v := noise(gone.ID+what, size)
@@ -168,22 +169,22 @@ func everywhere(t *testing.T, s *Store, gone session.Key, with bool) needles {
 			last = f
 		}
 		if with && i%50 == 49 {
-			noError(t, s.tidy(t.Context(), gone))
+			must.Do(t, s.tidy(t.Context(), gone))
 		}
 	}
 	if !with {
 		return n
 	}
-	mark := must(s.Revision(t.Context(), gone))(t)
+	mark := must.Get(s.Revision(t.Context(), gone))(t)
 	m := storetest.Summary(gone)
 	m.Parent, m.Agent, m.Model = secret("parent", 40), secret("agent", 40), secret("model", 40)
-	noError(t, s.SetSummary(t.Context(), gone, store.SummaryUpdate{Revision: mark, Summary: m, Figures: last}))
-	noError(t, s.ProjectChat(t.Context(), gone, mark, chatRows(gone.ID, secret("chat text", 30_000),
+	must.Do(t, s.SetSummary(t.Context(), gone, store.SummaryUpdate{Revision: mark, Summary: m, Figures: last}))
+	must.Do(t, s.ProjectChat(t.Context(), gone, mark, chatRows(gone.ID, secret("chat text", 30_000),
 		secret("chat text", 300))))
 	n.add("session id", []byte(gone.ID))
 	n.add("tenant", []byte(gone.Tenant))
 	var id int64
-	noError(t, s.readers.QueryRowContext(t.Context(), `SELECT session FROM sessions WHERE tenant = ? AND id = ?`,
+	must.Do(t, s.readers.QueryRowContext(t.Context(), `SELECT session FROM sessions WHERE tenant = ? AND id = ?`,
 		gone.Tenant, gone.ID).Scan(&id))
 	for _, table := range []string{"sessions", "rows", "session_traces", "blocks", "packs", "withheld", "summaries",
 		"turns", "tool_calls", "compactions", "permission_evaluations"} {
@@ -199,8 +200,8 @@ func everywhere(t *testing.T, s *Store, gone session.Key, with bool) needles {
 	alone := filepath.Join(t.TempDir(), "others.db")
 	o := newStore(t, alone)
 	everywhere(t, o, gone, false)
-	noError(t, o.Close())
-	data := must(os.ReadFile(alone))(t)
+	must.Do(t, o.Close())
+	data := must.Get(os.ReadFile(alone))(t)
 	n.forget(data)
 	return n
 }

@@ -16,20 +16,21 @@ import (
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/storetest"
+	"github.com/otelagent/otelagent/internal/must"
 )
 
 // A file of another version is refused and not changed; the error names the version that was found,
 // the one that is wanted, and what to do.
 func TestOtherVersions(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.db")
-	noError(t, newStore(t, path).Close())
+	must.Do(t, newStore(t, path).Close())
 	for v, do := range map[int]string{
 		1:           "cannot be read: record into a new database",
 		Version - 1: "cannot be read: record into a new database",
 		Version + 1: "use a newer program",
 	} {
 		exec1(t, path, fmt.Sprintf("PRAGMA user_version=%d", v))
-		before := must(os.ReadFile(path))(t)
+		before := must.Get(os.ReadFile(path))(t)
 		want := fmt.Sprintf("database has schema version %d, this program wants version %d: ", v, Version)
 		for name, open := range map[string]func(context.Context, string, ...Option) (*Store, error){"Open": Open,
 			"OpenReadOnly": OpenReadOnly} {
@@ -87,7 +88,7 @@ func TestBackup(t *testing.T) {
 			}()
 			backup(t, path, to)
 			close(stop)
-			noError(t, <-done)
+			must.Do(t, <-done)
 			b := newStore(t, to)
 			if diff := cmp.Diff(want, content(t, b, goldenKey), byContent); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
@@ -96,7 +97,7 @@ func TestBackup(t *testing.T) {
 				t.Errorf("%d rows and %d blocks of the session that was being written", rows, blocks)
 			}
 			checkWhole(t, b)
-			noError(t, store.Delete(t.Context(), b, goldenKey))
+			must.Do(t, store.Delete(t.Context(), b, goldenKey))
 			put(t, b, goldenKey, 1)
 			if rows, _ := count(t, b, goldenKey); rows != 1 {
 				t.Errorf("%d rows of a session that was made anew", rows)

@@ -23,6 +23,7 @@ import (
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/storetest"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -48,7 +49,7 @@ func withBusy(d time.Duration) Option { return func(s *Store) { s.busy = d } }
 
 func newStore(t *testing.T, path string, opts ...Option) *Store {
 	t.Helper()
-	s := must(Open(t.Context(), path, opts...))(t)
+	s := must.Get(Open(t.Context(), path, opts...))(t)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -59,7 +60,7 @@ func newStore(t *testing.T, path string, opts ...Option) *Store {
 
 func newReader(t *testing.T, path string) *Store {
 	t.Helper()
-	s := must(OpenReadOnly(t.Context(), path))(t)
+	s := must.Get(OpenReadOnly(t.Context(), path))(t)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -68,40 +69,23 @@ func newReader(t *testing.T, path string) *Store {
 	return s
 }
 
-// must returns a value that comes without an error.
-func must[T any](value T, err error) func(testing.TB) T {
-	return func(tb testing.TB) T {
-		tb.Helper()
-		noError(tb, err)
-		return value
-	}
-}
-
-// noError ends the test with an error.
-func noError(tb testing.TB, err error) {
-	if err != nil {
-		tb.Helper()
-		tb.Fatal(err)
-	}
-}
-
 func key(id string) session.Key { return session.Key{ID: id} }
 
 func put(t *testing.T, s *Store, k session.Key, n int) {
 	t.Helper()
 	b := session.Batch{Rows: []session.Row{storetest.Row(k, n)},
 		Blocks: []session.Block{storetest.Block(k, fmt.Sprint("body ", n))}}
-	noError(t, s.Put(t.Context(), b))
+	must.Do(t, s.Put(t.Context(), b))
 }
 
 func count(t *testing.T, s *Store, k session.Key) (rows, blocks int) {
 	t.Helper()
 	for _, err := range s.Rows(t.Context(), k) {
-		noError(t, err)
+		must.Do(t, err)
 		rows++
 	}
 	for _, err := range s.Blocks(t.Context(), k) {
-		noError(t, err)
+		must.Do(t, err)
 		blocks++
 	}
 	return rows, blocks
@@ -112,7 +96,7 @@ func TestStore(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) store.Store {
 		path := filepath.Join(t.TempDir(), "x.db")
 		t.Cleanup(func() {
-			s := must(Open(context.WithoutCancel(t.Context()), path))(t)
+			s := must.Get(Open(context.WithoutCancel(t.Context()), path))(t)
 			checkWhole(t, s)
 			_ = s.Close()
 		})
@@ -169,12 +153,12 @@ func TestModes(t *testing.T) {
 	put(t, s, key("a"), 1)
 	for name, want := range map[string]fs.FileMode{path: 0o600, path + "-wal": 0o600, path + "-shm": 0o600, dir: 0o700,
 		filepath.Dir(dir): 0o700} {
-		fi := must(os.Stat(name))(t)
+		fi := must.Get(os.Stat(name))(t)
 		if fi.Mode().Perm() != want {
 			t.Errorf("%s has mode %v, want %v", name, fi.Mode().Perm(), want)
 		}
 	}
-	noError(t, s.Close())
+	must.Do(t, s.Close())
 	left, err := os.ReadDir(dir)
 	if err != nil || len(left) != 1 {
 		t.Errorf("after Close the directory holds %v, %v", left, err)
@@ -185,7 +169,7 @@ func TestOpenRefuses(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, content string) string {
 		path := filepath.Join(dir, name)
-		noError(t, os.WriteFile(path, []byte(content), 0o600))
+		must.Do(t, os.WriteFile(path, []byte(content), 0o600))
 		return path
 	}
 	foreign := filepath.Join(dir, "foreign.db")
@@ -226,9 +210,9 @@ func TestOpenRefuses(t *testing.T) {
 
 func exec1(t *testing.T, path, text string) {
 	t.Helper()
-	db := must(sql.Open("sqlite", path))(t)
+	db := must.Get(sql.Open("sqlite", path))(t)
 	defer db.Close()
-	must(db.Exec(text))(t)
+	must.Get(db.Exec(text))(t)
 }
 
 // Somebody else holds the lock: waiting ends with ctx or the busy timeout, and neither is the fault of the data.
@@ -237,7 +221,7 @@ func TestLocked(t *testing.T) {
 	holder := newStore(t, path)
 	s := newStore(t, path, withBusy(50*time.Millisecond))
 	patient := newStore(t, path, withBusy(time.Minute))
-	must(holder.conn.ExecContext(t.Context(), "BEGIN IMMEDIATE"))(t)
+	must.Get(holder.conn.ExecContext(t.Context(), "BEGIN IMMEDIATE"))(t)
 	b := session.Batch{Rows: []session.Row{storetest.Row(key("a"), 1)}}
 	if err := s.Put(t.Context(), b); err == nil || errors.Is(err, store.ErrData) ||
 		!strings.Contains(err.Error(), "locked") {
@@ -249,7 +233,7 @@ func TestLocked(t *testing.T) {
 	if err := patient.Put(ctx, b); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > patient.busy/2 {
 		t.Errorf("Put: %v after %v", err, time.Since(start))
 	}
-	must(holder.conn.ExecContext(t.Context(), "ROLLBACK"))(t)
+	must.Get(holder.conn.ExecContext(t.Context(), "ROLLBACK"))(t)
 	for _, s := range []*Store{s, patient} {
 		if err := s.Put(t.Context(), b); err != nil {
 			t.Errorf("Put after the lock went: %v", err)
@@ -260,9 +244,9 @@ func TestLocked(t *testing.T) {
 func TestDiskFull(t *testing.T) {
 	s := newStore(t, filepath.Join(t.TempDir(), "x.db"))
 	var pages int
-	noError(t, s.conn.QueryRowContext(t.Context(), "PRAGMA page_count").Scan(&pages))
+	must.Do(t, s.conn.QueryRowContext(t.Context(), "PRAGMA page_count").Scan(&pages))
 	limit := func(n int) {
-		must(s.conn.ExecContext(t.Context(), fmt.Sprint("PRAGMA max_page_count=", n)))(t)
+		must.Get(s.conn.ExecContext(t.Context(), fmt.Sprint("PRAGMA max_page_count=", n)))(t)
 	}
 	limit(pages + 4)
 	body := make([]byte, 1<<20) // that nothing makes smaller
@@ -301,15 +285,15 @@ func TestKill(t *testing.T) {
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), killEnv+"="+path)
 		var out bytes.Buffer
-		pipe := must(cmd.StdoutPipe())(t)
+		pipe := must.Get(cmd.StdoutPipe())(t)
 		cmd.Stderr = os.Stderr
-		noError(t, cmd.Start())
+		must.Do(t, cmd.Start())
 		buf := make([]byte, 64)
 		for out.Len() < 300+round*200 {
-			n := must(pipe.Read(buf))(t)
+			n := must.Get(pipe.Read(buf))(t)
 			out.Write(buf[:n])
 		}
-		noError(t, cmd.Process.Kill())
+		must.Do(t, cmd.Process.Kill())
 		for n, err := pipe.Read(buf); err == nil; n, err = pipe.Read(buf) {
 			out.Write(buf[:n])
 		}
@@ -325,7 +309,7 @@ func TestKill(t *testing.T) {
 		if err := s.conn.QueryRowContext(t.Context(), "PRAGMA integrity_check").Scan(&check); err != nil || check != "ok" {
 			t.Errorf("integrity check: %s, %v", check, err)
 		}
-		noError(t, s.Close())
+		must.Do(t, s.Close())
 	}
 }
 
@@ -346,12 +330,12 @@ func fill(t *testing.T, s *Store) {
 		{Blocks: []session.Block{storetest.Block(a, "a \x01"+spans.BlockOfString("body").Short().String()),
 			storetest.Block(a, strings.Repeat("long ", 50))}},
 	} {
-		noError(t, s.Put(t.Context(), batch))
+		must.Do(t, s.Put(t.Context(), batch))
 	}
-	m := must(s.Revision(t.Context(), a))(t)
-	noError(t, s.SetSummary(t.Context(), a, store.SummaryUpdate{Revision: m, Summary: goldenSummary(),
+	m := must.Get(s.Revision(t.Context(), a))(t)
+	must.Do(t, s.SetSummary(t.Context(), a, store.SummaryUpdate{Revision: m, Summary: goldenSummary(),
 		Figures: storetest.FiguresFor(a, 2)}))
-	noError(t, s.ProjectChat(t.Context(), b, m, chatRows("b", "hi")))
+	must.Do(t, s.ProjectChat(t.Context(), b, m, chatRows("b", "hi")))
 }
 
 func goldenSummary() session.Summary {
@@ -374,11 +358,11 @@ var byContent = cmp.Options{
 func content(t *testing.T, s *Store, k session.Key) (b session.Batch) {
 	t.Helper()
 	for r, err := range s.Rows(t.Context(), k) {
-		noError(t, err)
+		must.Do(t, err)
 		b.Rows = append(b.Rows, r)
 	}
 	for block, err := range s.Blocks(t.Context(), k) {
-		noError(t, err)
+		must.Do(t, err)
 		b.Blocks = append(b.Blocks, block)
 	}
 	return b
@@ -433,15 +417,15 @@ func TestFewAreLookedUp(t *testing.T) {
 			"SEARCH s USING INTEGER PRIMARY KEY"},
 	} {
 		query, args := sessionsQuery(c.q)
-		rows := must(s.conn.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+query, args...))(t)
+		rows := must.Get(s.conn.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+query, args...))(t)
 		var plan []string
 		for rows.Next() {
 			var a, b, n int
 			var text string
-			noError(t, rows.Scan(&a, &b, &n, &text))
+			must.Do(t, rows.Scan(&a, &b, &n, &text))
 			plan = append(plan, text)
 		}
-		noError(t, errors.Join(rows.Err(), rows.Close()))
+		must.Do(t, errors.Join(rows.Err(), rows.Close()))
 		if got := strings.Join(plan, "\n"); !strings.Contains(got, c.want) {
 			t.Errorf("%+v: want %s\n%s", c.q, c.want, got)
 		}

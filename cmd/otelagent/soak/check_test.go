@@ -14,6 +14,7 @@ import (
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/sqlitestore"
+	"github.com/otelagent/otelagent/internal/must"
 )
 
 // found is what a check found in a database.
@@ -55,7 +56,7 @@ func inspectDatabase(t *testing.T, db string, l *ledger, unfinished partly) (f f
 	if got := integrity(t, db); got != "ok" {
 		wrong("integrity_check: %.300s", got)
 	}
-	st := must(sqlitestore.OpenReadOnly(t.Context(), db))(t)
+	st := must.Get(sqlitestore.OpenReadOnly(t.Context(), db))(t)
 	defer func() { _ = st.Close() }()
 
 	l.mu.Lock()
@@ -67,12 +68,12 @@ func inspectDatabase(t *testing.T, db string, l *ledger, unfinished partly) (f f
 	stored := map[spanKey]int{}
 	seen := map[string]bool{}
 	for sum, err := range st.Sessions(t.Context(), store.Query{}) {
-		noError(t, err)
+		must.Do(t, err)
 		f.sessions++
 		seen[sum.ID] = true
 		var rows []session.Row
 		for r, err := range st.Rows(t.Context(), sum.Key) {
-			noError(t, err)
+			must.Do(t, err)
 			var k spanKey
 			copy(k[:16], r.Trace[:])
 			copy(k[16:], r.Span[:])
@@ -179,7 +180,7 @@ func checkTree(s script, tree *session.Session, blocks *session.BlockSet, part b
 func integrity(t *testing.T, path string) string {
 	t.Helper()
 	db, err := sql.Open("sqlite", (&url.URL{Scheme: "file", Path: path}).String()+"?_pragma=busy_timeout(5000)")
-	noError(t, err)
+	must.Do(t, err)
 	defer db.Close()
 	rows, err := db.QueryContext(t.Context(), "PRAGMA integrity_check")
 	if err != nil {
@@ -267,7 +268,7 @@ func TestCheckSees(t *testing.T) {
 		"DELETE FROM packs WHERE session = (SELECT max(session) FROM packs)",
 		"UPDATE packs SET body = x'00' WHERE session = (SELECT max(session) FROM packs)",
 	} {
-		must(db.ExecContext(t.Context(), query))(t)
+		must.Get(db.ExecContext(t.Context(), query))(t)
 	}
 	l.scripts = l.scripts[1:]
 	l.ack([]spanKey{{1}}, 0)

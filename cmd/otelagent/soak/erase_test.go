@@ -19,6 +19,7 @@ import (
 
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/sqlitestore"
+	"github.com/otelagent/otelagent/internal/must"
 )
 
 // lockBound is for how long deleting may keep a writer waiting, by docs/reliability.md.
@@ -29,7 +30,7 @@ const lockBound = 50 * time.Millisecond
 func waits(t *testing.T, path string) (stop func() []time.Duration) {
 	t.Helper()
 	db := look(t, path)
-	conn := must(db.Conn(t.Context()))(t)
+	conn := must.Get(db.Conn(t.Context()))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	var all []time.Duration
 	var wg sync.WaitGroup
@@ -67,10 +68,10 @@ func waitOnce(t *testing.T, conn *sql.Conn) time.Duration {
 // ids returns the sessions of a database.
 func ids(t *testing.T, path string) (all []string) {
 	t.Helper()
-	st := must(sqlitestore.OpenReadOnly(t.Context(), path))(t)
+	st := must.Get(sqlitestore.OpenReadOnly(t.Context(), path))(t)
 	defer func() { _ = st.Close() }()
 	for s, err := range st.Sessions(t.Context(), store.Query{}) {
-		noError(t, err)
+		must.Do(t, err)
 		all = append(all, s.ID)
 	}
 	return all

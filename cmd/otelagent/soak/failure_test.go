@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/otelagent/otelagent/internal/must"
 )
 
 // impatient is the recommended pipeline with short waits.
@@ -60,7 +62,7 @@ func smallDisk(t *testing.T, mib int) string {
 // fill writes a file until the disk is full.
 func fill(t *testing.T, path string) {
 	t.Helper()
-	f := must(os.Create(path))(t)
+	f := must.Get(os.Create(path))(t)
 	defer f.Close()
 	for size := 1 << 20; size >= 1; {
 		if _, err := f.Write(make([]byte, size)); errors.Is(err, syscall.ENOSPC) {
@@ -78,7 +80,7 @@ func limitFiles(t *testing.T, p *process, n int64) {
 	if n < 0 {
 		limit.Cur = unix.RLIM_INFINITY
 	}
-	noError(t, unix.Prlimit(p.cmd.Process.Pid, unix.RLIMIT_FSIZE, &limit, nil))
+	must.Do(t, unix.Prlimit(p.cmd.Process.Pid, unix.RLIMIT_FSIZE, &limit, nil))
 }
 
 // A store that fails while spans come, and is mended later: what it cannot take is not acknowledged, senders get a
@@ -267,7 +269,7 @@ func TestStoreAwayAtStart(t *testing.T) {
 		{name: "folder not mounted yet", away: func(t *testing.T, c *collector) func() {
 			dir := filepath.Dir(c.db)
 			c.db = filepath.Join(dir, "mnt", "sessions.db")
-			noError(t, os.Symlink(filepath.Join(dir, "volume"), filepath.Dir(c.db)))
+			must.Do(t, os.Symlink(filepath.Join(dir, "volume"), filepath.Dir(c.db)))
 			return func() {
 				if err := os.Mkdir(filepath.Join(dir, "volume"), 0o700); err != nil {
 					t.Error(err)
@@ -278,7 +280,7 @@ func TestStoreAwayAtStart(t *testing.T) {
 			writeFile(t, c.db, nil, 0o600)
 			db := look(t, c.db)
 			db.SetMaxOpenConns(1)
-			must(db.ExecContext(t.Context(), "BEGIN EXCLUSIVE"))(t)
+			must.Get(db.ExecContext(t.Context(), "BEGIN EXCLUSIVE"))(t)
 			return func() { _ = db.Close() }
 		}},
 		{name: "disk full", disk: 8, away: func(t *testing.T, c *collector) func() {
@@ -343,7 +345,7 @@ func TestUnusableAtStart(t *testing.T) {
 		{name: "read-only file", as: &syscall.Credential{Uid: 65534, Gid: 65534}, make: func(t *testing.T, path string) {
 			seedDatabase(t, path)
 			for _, err := range []error{os.Chmod(path, 0o444), os.Chmod(filepath.Dir(path), 0o555)} {
-				noError(t, err)
+				must.Do(t, err)
 			}
 		}, says: ""},
 	} {
@@ -482,34 +484,34 @@ const pageSize = 8192
 
 func sizeOf(t *testing.T, path string) int64 {
 	t.Helper()
-	info := must(os.Stat(path))(t)
+	info := must.Get(os.Stat(path))(t)
 	return info.Size()
 }
 
 func writeFile(t *testing.T, path string, text []byte, mode os.FileMode) {
 	t.Helper()
-	noError(t, os.WriteFile(path, text, mode))
+	must.Do(t, os.WriteFile(path, text, mode))
 }
 
 func readFile(t *testing.T, path string) []byte {
 	t.Helper()
-	text := must(os.ReadFile(path))(t)
+	text := must.Get(os.ReadFile(path))(t)
 	return text
 }
 
 // overwrite changes bytes of a file in place.
 func overwrite(t *testing.T, path string, at int64, text []byte) {
 	t.Helper()
-	f := must(os.OpenFile(path, os.O_WRONLY, 0))(t)
+	f := must.Get(os.OpenFile(path, os.O_WRONLY, 0))(t)
 	defer f.Close()
-	must(f.WriteAt(text, at))(t)
+	must.Get(f.WriteAt(text, at))(t)
 }
 
 // publicDir is a folder that another user reaches; those of the test are root's alone.
 func publicDir(t *testing.T) string {
 	t.Helper()
-	dir := must(os.MkdirTemp("", "otelagent-soak-public-"))(t)
+	dir := must.Get(os.MkdirTemp("", "otelagent-soak-public-"))(t)
 	t.Cleanup(func() { _ = os.Chmod(dir, 0o700); _ = os.RemoveAll(dir) })
-	noError(t, os.Chmod(dir, 0o755))
+	must.Do(t, os.Chmod(dir, 0o755))
 	return dir
 }

@@ -14,6 +14,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
+
+	"github.com/otelagent/otelagent/internal/must"
 )
 
 // spansOf makes a request of n spans, each as shape makes it.
@@ -40,7 +42,7 @@ func spansOf(t *testing.T, rng *rand.Rand, n int, shape func(i int, s ptrace.Spa
 		s.SetEndTimestamp(pcommon.NewTimestampFromTime(now.Add(time.Millisecond)))
 		shape(i, s)
 	}
-	b := must(ptraceotlp.NewExportRequestFromTraces(td).MarshalProto())(t)
+	b := must.Get(ptraceotlp.NewExportRequestFromTraces(td).MarshalProto())(t)
 	return b
 }
 

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/otelagent/otelagent/internal/must"
 )
 
 // The configurations under test are those that the documents show.
@@ -125,7 +127,7 @@ func TestKillOneOfTwoCollectors(t *testing.T) {
 // recording is an input of `otelagent send`: sessions of the recorded demo, each under ids of its own.
 func recording(t *testing.T, sessions int) (lines, ids []string) {
 	t.Helper()
-	text := must(os.ReadFile("../demo.ndjson"))(t)
+	text := must.Get(os.ReadFile("../demo.ndjson"))(t)
 	const one, sub = "0b5cf0a5-", "c41d7b1e-" // how the ids of the two recorded sessions begin
 	for i := range sessions {
 		copied := strings.NewReplacer(one, fmt.Sprintf("%08x-", i), sub, fmt.Sprintf("%08x-",
@@ -142,7 +144,7 @@ func recording(t *testing.T, sessions int) (lines, ids []string) {
 // grow appends lines to a file until all are there.
 func grow(t *testing.T, path string, lines []string, over time.Duration) (done chan struct{}) {
 	t.Helper()
-	f := must(os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600))(t)
+	f := must.Get(os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600))(t)
 	done = make(chan struct{})
 	go func() {
 		defer close(done)
@@ -250,7 +252,7 @@ func TestKillSDKProgram(t *testing.T) {
 	c := newCollector(t, "")
 	collecting := c.up()
 	r := newRelay(t, c.addr.http)
-	self := must(os.Executable())(t)
+	self := must.Get(os.Executable())(t)
 	kills := 0
 	start := time.Now()
 	for end := start.Add(lasting(3*time.Second, 6)); time.Now().Before(end); kills++ {

@@ -18,6 +18,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/otelagent/otelagent/internal/must"
 )
 
 // addresses are where a collector listens. They stay when it is started again.
@@ -92,8 +94,8 @@ func (l launch) start(t *testing.T, cmd *exec.Cmd, args ...string) *process {
 		cmd.Stdin = l.stdin
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: l.as}
-	errs := must(cmd.StderrPipe())(t)
-	noError(t, cmd.Start())
+	errs := must.Get(cmd.StderrPipe())(t)
+	must.Do(t, cmd.Start())
 	go func() {
 		for s := bufio.NewScanner(errs); s.Scan(); {
 			p.mu.Lock()

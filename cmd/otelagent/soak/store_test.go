@@ -11,12 +11,14 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/otelagent/otelagent/internal/must"
 )
 
 // look opens a database as another program would.
 func look(t *testing.T, path string) *sql.DB {
 	t.Helper()
-	db := must(sql.Open("sqlite", (&url.URL{Scheme: "file", Path: path}).String()+"?_pragma=busy_timeout(5000)"))(t)
+	db := must.Get(sql.Open("sqlite", (&url.URL{Scheme: "file", Path: path}).String()+"?_pragma=busy_timeout(5000)"))(t)
 	return db
 }
 
@@ -28,7 +30,7 @@ func storedSpans(t *testing.T, path string) (n int) {
 	}
 	db := look(t, path)
 	defer db.Close()
-	noError(t, db.QueryRowContext(t.Context(),
+	must.Do(t, db.QueryRowContext(t.Context(),
 		"SELECT count(*) FROM rows").Scan(&n))
 	return n
 }
@@ -37,7 +39,7 @@ func storedSpans(t *testing.T, path string) (n int) {
 func lock(t *testing.T, path string) (unlock func()) {
 	t.Helper()
 	db := look(t, path)
-	conn := must(db.Conn(t.Context()))(t)
+	conn := must.Get(db.Conn(t.Context()))(t)
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
 		_, err := conn.ExecContext(t.Context(), "BEGIN IMMEDIATE")
 		if err == nil {

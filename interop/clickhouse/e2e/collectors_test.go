@@ -14,27 +14,12 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/otelagent/otelagent/internal/must"
 )
 
 // view is everything that a user sees of a store: the tree of every session, and its export.
 type view map[string]string
-
-// must returns a value that comes without an error.
-func must[T any](value T, err error) func(testing.TB) T {
-	return func(tb testing.TB) T {
-		tb.Helper()
-		noError(tb, err)
-		return value
-	}
-}
-
-// noError ends the test with an error.
-func noError(tb testing.TB, err error) {
-	if err != nil {
-		tb.Helper()
-		tb.Fatal(err)
-	}
-}
 
 // look reads a store with otelagent.
 func look(t *testing.T, dsn string) (view, error) {
@@ -108,10 +93,10 @@ func sentToSQLite(t *testing.T) (spans [][]byte, want view) {
 	lite := filepath.Join(t.TempDir(), "sessions.db")
 	one := newCollector(t, lite)
 	for req := range slices.Chunk(spans, 100) {
-		noError(t, one.post(t.Context(), slices.Concat(req...)))
+		must.Do(t, one.post(t.Context(), slices.Concat(req...)))
 	}
 	one.stop()
-	want = must(look(t, lite))(t)
+	want = must.Get(look(t, lite))(t)
 	return spans, want
 }
 

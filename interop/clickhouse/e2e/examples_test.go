@@ -4,6 +4,8 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"github.com/otelagent/otelagent/internal/must"
 )
 
 // TestPipelineOfTheExamples runs examples/pipelines/clickhouse.yaml as it is, kills it after half of the spans,
@@ -15,7 +17,7 @@ func TestPipelineOfTheExamples(t *testing.T) {
 	r := start(t)
 	dsn := database(r, "examples")
 	dir := t.TempDir()
-	config := must(filepath.Abs(filepath.Join(repository, "examples", "pipelines", "clickhouse.yaml")))(t)
+	config := must.Get(filepath.Abs(filepath.Join(repository, "examples", "pipelines", "clickhouse.yaml")))(t)
 	c := &collector{t: t, config: config, addr: freeAddress(t), log: filepath.Join(dir, "log")}
 	for name, value := range map[string]string{
 		"OTELAGENT_DB": dsn, "QUEUE": filepath.Join(dir,
@@ -28,7 +30,7 @@ func TestPipelineOfTheExamples(t *testing.T) {
 	half := len(spans) / 200 * 100
 	for i, part := range [][][]byte{spans[:half], spans[half:]} {
 		for req := range slices.Chunk(part, 100) {
-			noError(t, c.post(t.Context(), slices.Concat(req...)))
+			must.Do(t, c.post(t.Context(), slices.Concat(req...)))
 		}
 		if i == 0 {
 			c.kill()

@@ -19,6 +19,7 @@ import (
 	"github.com/otelagent/otelagent/backend/store/clickhousestore"
 	"github.com/otelagent/otelagent/backend/store/memstore"
 	"github.com/otelagent/otelagent/backend/store/storetest"
+	"github.com/otelagent/otelagent/internal/must"
 )
 
 const (
@@ -87,7 +88,7 @@ func sessionOf(ctx context.Context, s store.Store, k session.Key) (map[string]st
 // once, and the trees are those of the same batches in memory.
 func TestChdbKilled(t *testing.T) {
 	r := start(t)
-	s := must(clickhousestore.Open(t.Context(), database(r, "chdb_killed")))(t)
+	s := must.Get(clickhousestore.Open(t.Context(), database(r, "chdb_killed")))(t)
 	defer s.Close()
 	memory := memstore.New()
 	var acked atomic.Int64
@@ -128,7 +129,7 @@ func TestChdbKilled(t *testing.T) {
 	writers.Wait()
 	for i := range faultSessions {
 		k := session.Key{ID: fmt.Sprintf("session-%d", i)}
-		want := must(sessionOf(t.Context(), memory, k))(t)
+		want := must.Get(sessionOf(t.Context(), memory, k))(t)
 		for deadline := time.Now().Add(45 * time.Second); ; time.Sleep(200 * time.Millisecond) {
 			got, err := sessionOf(t.Context(), s, k)
 			if err == nil && cmp.Equal(want, got) {

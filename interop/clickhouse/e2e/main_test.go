@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/otelagent/otelagent/internal/must"
 )
 
 // home is interop/clickhouse, repository the whole project.
@@ -64,15 +66,15 @@ func start(t *testing.T) *engine {
 // start starts the process and returns once it answers.
 func (e *engine) start(t *testing.T) {
 	t.Helper()
-	log := must(os.OpenFile(filepath.Join(e.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600))(t)
+	log := must.Get(os.OpenFile(filepath.Join(e.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600))(t)
 	defer log.Close()
-	program := must(filepath.Abs(filepath.Join(home, "bin", "chdb")))(t)
+	program := must.Get(filepath.Abs(filepath.Join(home, "bin", "chdb")))(t)
 	e.cmd = exec.Command(program, "-listen", e.addr, "-library",
 		filepath.Join(filepath.Dir(program), "..", "node_modules", "@chdb", "lib-linux-x64-gnu", "libchdb.so"),
 		filepath.Join(e.dir, "data"))
 	e.cmd.Stdout, e.cmd.Stderr = log, log
 	e.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	noError(t, e.cmd.Start())
+	must.Do(t, e.cmd.Start())
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		answer, err := http.Post("http://"+e.addr+"/?query=SELECT+1", "text/plain", nil)
 		if err == nil {

@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/otelagent/otelagent/internal/must"
 )
 
 // program is the built otelagent: $OTELAGENT, else bin/otelagent of the project.
@@ -67,7 +69,7 @@ type collector struct {
 // freeAddress returns a loopback address that was free a moment ago.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
 	return l.Addr().String()
 }
@@ -93,7 +95,7 @@ service:
   pipelines:
     traces: {receivers: [otlp], exporters: [agent_session]}
 `, c.addr, dsn)
-	noError(t, os.WriteFile(c.config, []byte(config), 0o600))
+	must.Do(t, os.WriteFile(c.config, []byte(config), 0o600))
 	c.start()
 	t.Cleanup(c.kill)
 	return c

@@ -11,6 +11,8 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
+
+	"github.com/otelagent/otelagent/internal/must"
 )
 
 // recordings are real sessions of several producers: the larger ones of each.
@@ -38,7 +40,7 @@ func spansOf(t *testing.T, files []string) [][]byte {
 		got  []ptrace.Traces
 		fail error
 	)
-	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		req := ptraceotlp.NewExportRequest()
@@ -58,7 +60,7 @@ func spansOf(t *testing.T, files []string) [][]byte {
 	go func() { _ = server.Serve(l) }()
 	defer server.Close()
 	for _, f := range files {
-		must(run(t, "send", "--endpoint", "http://"+l.Addr().String(), "--protocol", "http/protobuf", "--capture",
+		must.Get(run(t, "send", "--endpoint", "http://"+l.Addr().String(), "--protocol", "http/protobuf", "--capture",
 			"content", f))(t)
 	}
 	mu.Lock()
@@ -79,7 +81,7 @@ func spansOf(t *testing.T, files []string) [][]byte {
 					ss.Scope().CopyTo(s.Scope())
 					s.SetSchemaUrl(ss.SchemaUrl())
 					span.CopyTo(s.Spans().AppendEmpty())
-					body := must(ptraceotlp.NewExportRequestFromTraces(one).MarshalProto())(t)
+					body := must.Get(ptraceotlp.NewExportRequestFromTraces(one).MarshalProto())(t)
 					out = append(out, body)
 				}
 			}

@@ -13,6 +13,7 @@ import (
 
 	"go.opentelemetry.io/otel/sdk/trace"
 
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -22,23 +23,6 @@ type pieces struct {
 	list   []string
 	err    error
 	closed int
-}
-
-// must returns a value that comes without an error.
-func must[T any](value T, err error) func(testing.TB) T {
-	return func(tb testing.TB) T {
-		tb.Helper()
-		noError(tb, err)
-		return value
-	}
-}
-
-// noError ends the test with an error.
-func noError(tb testing.TB, err error) {
-	if err != nil {
-		tb.Helper()
-		tb.Fatal(err)
-	}
 }
 
 func (p *pieces) Read(b []byte) (int, error) {
@@ -66,7 +50,7 @@ func TestStream(t *testing.T) {
 			return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"text/event-stream"}},
 				Body: body}, nil
 		})))
-		res := must(tr.RoundTrip(post(t, "/v1/chat/completions", question("a"))))(t)
+		res := must.Get(tr.RoundTrip(post(t, "/v1/chat/completions", question("a"))))(t)
 		before := len(seen.Ended())
 		b := make([]byte, 1<<10)
 		for i, want := range list[:until] {
@@ -121,17 +105,17 @@ func TestMemory(t *testing.T) {
 					ContentLength: c.length, Body: io.NopCloser(strings.NewReader(c.reply))}, nil
 			})))
 			defer tr.Close()
-			res := must(tr.RoundTrip(post(t, "/v1/chat/completions", question("a"))))(t)
+			res := must.Get(tr.RoundTrip(post(t, "/v1/chat/completions", question("a"))))(t)
 			p := make([]byte, 1000) // which cuts events
 			before := heap()
 			grown := func() int64 { return int64(heap() - before) }
 			for at := 0; at < len(c.reply)-1; at += len(p) {
-				must(io.ReadFull(res.Body, p[:min(len(p), len(c.reply)-1-at)]))(t)
+				must.Get(io.ReadFull(res.Body, p[:min(len(p), len(c.reply)-1-at)]))(t)
 			}
 			if got := grown(); got > c.most+64<<10 {
 				t.Errorf("%d bytes are held of %d, want at most %d", got, len(c.reply), c.most)
 			}
-			must(io.ReadAll(res.Body))(t)
+			must.Get(io.ReadAll(res.Body))(t)
 			if got := grown(); got > 64<<10 {
 				t.Errorf("%d bytes are held of a reply that was recorded", got)
 			}
@@ -158,7 +142,7 @@ func TestContentEncoding(t *testing.T) {
 			res.Header = http.Header{"Content-Type": {typ}, "Content-Encoding": {"gzip"}}
 			return res, nil
 		})))
-		res := must(tr.RoundTrip(post(t, "/v1/chat/completions", question("a"))))(t)
+		res := must.Get(tr.RoundTrip(post(t, "/v1/chat/completions", question("a"))))(t)
 		if got, err := io.ReadAll(res.Body); string(got) != "\x1f\x8b packed" || err != nil {
 			t.Errorf("%q, %v", got, err)
 		}
@@ -184,7 +168,7 @@ func TestJSONCalledStream(t *testing.T) {
 			res.Body = io.NopCloser(iotest.OneByteReader(strings.NewReader(reply)))
 			return res, nil
 		})))
-		res := must(tr.RoundTrip(post(t, "/v1/chat/completions", question("a"))))(t)
+		res := must.Get(tr.RoundTrip(post(t, "/v1/chat/completions", question("a"))))(t)
 		if got, err := io.ReadAll(res.Body); string(got) != reply || err != nil {
 			t.Errorf("%q, %v", got, err)
 		}
@@ -211,7 +195,7 @@ func TestLargeReply(t *testing.T) {
 		res.Header.Set("Content-Type", "text/event-stream")
 		return res, nil
 	})))
-	res := must(tr.RoundTrip(post(t, "/v1/chat/completions", question("a"))))(t)
+	res := must.Get(tr.RoundTrip(post(t, "/v1/chat/completions", question("a"))))(t)
 	res.Body.(*body).size = maxBody - len(kept)
 	if got, err := io.ReadAll(res.Body); string(got) != kept+rest || err != nil {
 		t.Errorf("%q, %v", got, err)

@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -34,8 +35,8 @@ func recorded(t testing.TB) (*otelagent.Tracer, *tracetest.SpanRecorder) {
 
 func post(t testing.TB, path, body string) *http.Request {
 	t.Helper()
-	r := must(http.NewRequestWithContext(t.Context(), http.MethodPost, "http://model"+path, strings.NewReader(body)))(t)
-	return r
+	return must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, "http://model"+path,
+		strings.NewReader(body)))(t)
 }
 
 func response(status int, body string) *http.Response {
@@ -82,7 +83,7 @@ func TestStateIsBounded(t *testing.T) {
 		return response(200, chatReply), nil
 	})))
 	for i := range maxConversations + 10 {
-		must(tr.RoundTrip(post(t, "/v1/chat/completions", question(fmt.Sprint(i)))))(t)
+		must.Get(tr.RoundTrip(post(t, "/v1/chat/completions", question(fmt.Sprint(i)))))(t)
 	}
 	check(t, tr, maxConversations)
 	ended := func() (n int) {
@@ -105,7 +106,7 @@ func TestStateIsBounded(t *testing.T) {
 	// One conversation of many requests.
 	messages := `{"role":"user","content":"0"}`
 	for i := range 2 * maxKeys {
-		res := must(tr.RoundTrip(post(t, "/v1/chat/completions", `{"messages":[`+messages+`]}`)))(t)
+		res := must.Get(tr.RoundTrip(post(t, "/v1/chat/completions", `{"messages":[`+messages+`]}`)))(t)
 		_, _ = io.Copy(io.Discard, res.Body)
 		_ = res.Body.Close()
 		messages += `,{"role":"assistant","content":"hi"},{"role":"user","content":"` + fmt.Sprint(i) + `"}`
@@ -245,7 +246,7 @@ func FuzzRequest(f *testing.F) {
 				return response(200, string(reply)), nil
 			})))
 			for range 2 {
-				res := must(tr.RoundTrip(post(t, path, string(sent))))(t)
+				res := must.Get(tr.RoundTrip(post(t, path, string(sent))))(t)
 				if got, _ := io.ReadAll(res.Body); !bytes.Equal(got, reply) {
 					t.Errorf("%q was passed on", got)
 				}
@@ -282,7 +283,7 @@ func TestRedirect(t *testing.T) {
 			return response(status, chatReply), nil
 		})))
 		for i := range 2 {
-			res := must(tr.RoundTrip(post(t, "/v1/chat/completions", question("a"))))(t)
+			res := must.Get(tr.RoundTrip(post(t, "/v1/chat/completions", question("a"))))(t)
 			if read || i == 1 {
 				_, _ = io.Copy(io.Discard, res.Body)
 			}
@@ -323,7 +324,7 @@ func TestStartTool(t *testing.T) {
 	})))
 	defer tr.Close()
 	ask := func(text string) {
-		res := must(tr.RoundTrip(post(t, "/v1/chat/completions", question(text))))(t)
+		res := must.Get(tr.RoundTrip(post(t, "/v1/chat/completions", question(text))))(t)
 		_, _ = io.Copy(io.Discard, res.Body)
 	}
 	start := func(args string) bool {

@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/otelagent"
 )
 
@@ -39,7 +40,7 @@ func TestPanicStaysHere(t *testing.T) {
 			WithBase(answers(func(*http.Request) (*http.Response, error) { return response(http.StatusOK, chatReply), nil })))
 		for range 2 {
 			res, err := tr.RoundTrip(post(t, "/v1/chat/completions", question("a")))
-			noError(t, err)
+			must.Do(t, err)
 			body, err := io.ReadAll(res.Body)
 			if _ = res.Body.Close(); err != nil || string(body) != chatReply {
 				t.Errorf("%q, %v", body, err)
