@@ -178,6 +178,7 @@ func TestStoreFull(t *testing.T) {
 	}
 
 	l := newLoad(t, script{Turns: 5, Bytes: 200})
+	l.sessions = 8 // more would fill the store again: its log grows to 16 MiB before SQLite uses it anew
 	l.start(rng, []wire{newHTTPWire(c.addr.http)}, []wire{newGRPCWire(t, c.addr.grpc)})
 	until(t, "others get a retryable answer too", time.Minute, func() bool {
 		return l.ledger.countOf("HTTP 503") > 1 &&
