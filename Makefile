@@ -113,9 +113,9 @@ fuzz-short: ## run every fuzz target for FUZZTIME (2s)
 	    for f in $$(cd $$m/$$pkg && $$bin -test.list '^Fuzz'); do \
 	      echo "--- $$m/$$pkg: $$f for $(FUZZTIME)"; n=$$((n+1)); \
 	      for try in 1 2 3; do \
-	        rc=0; out=$$(cd $$m/$$pkg && $$bin -test.run '^$$' -test.fuzz "^$$f\$$" -test.fuzztime $(FUZZTIME) -test.fuzzminimizetime 10x -test.fuzzcachedir $$cache/$$m/$$pkg 2>&1) || rc=$$?; echo "$$out"; \
+	        rc=0; out=$$(cd $$m/$$pkg && $$bin -test.run '^$$' -test.fuzz "^$$f\$$" -test.fuzztime $(FUZZTIME) -test.fuzzminimizetime 10x -test.fuzzcachedir $$cache/$$m/$$pkg 2>&1) || rc=$$?; \
 	        case "$$rc$$out" in 0*|*"Failing input"*|*panic:*) break;; *"context deadline exceeded"*) ;; *) break;; esac; \
-	      done; [ $$rc = 0 ]; \
+	      done; echo "$$out"; [ $$rc = 0 ]; \
 	    done; \
 	  done; \
 	done; echo "$$n fuzz targets"
