@@ -1,9 +1,10 @@
 package diff
 
 import (
-	"regexp"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/aymanbagabas/go-udiff/lcs"
 )
@@ -182,27 +183,36 @@ func alike(removed, added []string) (a, b [][]Word) {
 	return a, b
 }
 
-// token is a word, or a character that is in none.
-var token = regexp.MustCompile(`[\pL\pN\pM_]+|.`)
-
-// words returns the pieces of two lines: the words that both begin and end with, and what differs between. It returns
-// none where that is little in common.
+// words returns the pieces of two lines: what both begin and end with, up to whole words, and what differs between. It
+// returns none where that is little in common.
 func words(before, after string) (a, b []Word) {
-	x, y := token.FindAllString(before, -1), token.FindAllString(after, -1)
-	n, end, most := 0, 0, min(len(x), len(y))
-	for n < most && x[n] == y[n] {
-		n++
+	head, tail, most := 0, 0, min(len(before), len(after))
+	for head < most && before[head] == after[head] {
+		head++
 	}
-	for end < most-n && x[len(x)-1-end] == y[len(y)-1-end] {
-		end++
+	for head > 0 && (inWord(before, head) || inWord(after, head)) {
+		head--
 	}
-	head, tail := strings.Join(x[:n], ""), strings.Join(x[len(x)-end:], "")
-	if 3*(len(head)+len(tail)) < max(len(before), len(after)) {
+	for tail < most-head && before[len(before)-1-tail] == after[len(after)-1-tail] {
+		tail++
+	}
+	for tail > 0 && (inWord(before, len(before)-tail) || inWord(after, len(after)-tail)) {
+		tail--
+	}
+	if 3*(head+tail) < max(len(before), len(after)) {
 		return nil, nil
 	}
-	pieces := func(op string, tokens []string) []Word {
-		l := []Word{{Equal, head}, {op, strings.Join(tokens[n:len(tokens)-end], "")}, {Equal, tail}}
+	pieces := func(op, line string) []Word {
+		l := []Word{{Equal, line[:head]}, {op, line[head : len(line)-tail]}, {Equal, line[len(line)-tail:]}}
 		return slices.DeleteFunc(l, func(w Word) bool { return w.Text == "" })
 	}
-	return pieces(Removed, x), pieces(Added, y)
+	return pieces(Removed, before), pieces(Added, after)
+}
+
+// inWord reports whether text[i:] begins within a word, or within a character.
+func inWord(text string, i int) bool {
+	letter := func(r rune) bool { return r == '_' || unicode.IsLetter(r) || unicode.IsNumber(r) || unicode.IsMark(r) }
+	l, _ := utf8.DecodeLastRuneInString(text[:i])
+	r, _ := utf8.DecodeRuneInString(text[i:])
+	return i < len(text) && !utf8.RuneStart(text[i]) || letter(l) && letter(r)
 }

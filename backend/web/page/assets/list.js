@@ -126,7 +126,7 @@ function Row({ s, now, href, current, index, chosen, choose }) {
     <span role="cell" class="name"><a href=${href} data-testid="session-link">${clean(name)}</a><span class="under">${s.title ? html`<code>
       ${short(s.id)}</code>` : null}${s.parent ? html`<${Chip} title="A session of a sub-agent">sub-agent<//>` : null}${s.archived ? html`<${Chip}>archived<//>` : null}</span></span>
     <span role="cell" class="st"><${Status} status=${s.status} testid="row-status" /></span>
-    <span role="cell" class="who">${s.agent || s.agent_id ? html`<b>${clean(s.agent || s.agent_id)}</b>` : html`<span class="faint">not named</span>`}<span class="faint">${clean(s.model)}</span></span>
+    <span role="cell" class="who">${s.agent || s.agent_id ? html`<b>${clean(s.agent || s.agent_id)}</b>` : html`<span class="faint">not named${s.dialect ? ' · ' + clean(s.dialect) : ''}</span>`}<span class="faint">${clean(s.model)}</span></span>
     <span role="cell" class="when" title=${stamp(s.last)}>${timeKnown(s.last) ? ago(s.last, now) : html`<span class="faint" title="The recording has no times">–</span>`}</span>
     <span role="cell" class="r num" data-name="took">${timeKnown(s.start) ? duration(between(s.start, s.last)) : html`<span class="faint">–</span>`}</span>
     <span role="cell" class="r num" data-name="turns" title=${plural(s.runs, 'run')}>${count(s.turns)}</span>
