@@ -25,6 +25,7 @@ type body struct {
 	streamed bool
 	lines    bool // of JSON, if it is streamed
 	shown    bool // pieces of the reply are
+	refused  bool // the failure by the status was recorded
 
 	mu     sync.Mutex
 	size   int                // of what is read of the reply
@@ -41,7 +42,7 @@ func newBody(e *exchange, res *http.Response) *body {
 		lines: strings.HasPrefix(typ, "application/x-ndjson"), shown: e.turn.ShowsPartial()}
 	b.streamed = b.status < http.StatusMultipleChoices && res.Header.Get("Content-Encoding") == "" &&
 		(b.lines || strings.HasPrefix(typ, "text/event-stream"))
-	if b.status >= http.StatusMultipleChoices && b.again { // which the client may do without reading the body
+	if b.refused = b.status >= http.StatusMultipleChoices && b.again; b.refused { // the client may not read the body
 		e.end(writer.TurnResult{Failed: true, Error: b.statusText()}, true)
 	}
 	b.mu.Lock() // until stop is there
@@ -124,6 +125,7 @@ func (b *body) keep(part []byte) {
 // finish records the reply as far as it was read; err is why reading ended, nil at the last event of a stream. The
 // caller holds the lock.
 func (b *body) finish(err error) {
+	b.over = true
 	var res writer.TurnResult
 	var problem error
 	if b.streamed {
@@ -157,9 +159,13 @@ func (b *body) finish(err error) {
 		}
 	}
 	b.stop()
-	b.exchange.end(res, again)
+	if b.refused {
+		b.exchange.explain(res)
+	} else {
+		b.exchange.end(res, again)
+	}
 	b.text.release()
-	b.over, b.stream = true, writer.ReplyReader{}
+	b.stream = writer.ReplyReader{}
 }
 
 // fail makes res that of an attempt that ended with err. A URL in err, which may have a key, is left out.

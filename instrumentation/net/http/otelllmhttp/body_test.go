@@ -214,3 +214,65 @@ func TestLargeReply(t *testing.T) {
 		t.Errorf("%s, %d are partial", got, partial)
 	}
 }
+
+// A response without a body is one whose body is empty.
+func TestNoBody(t *testing.T) {
+	tracer, seen := recorded(t)
+	tr := NewTransport(tracer, WithBase(answers(func(*http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: http.StatusBadRequest}, nil
+	})))
+	if res := must.Get(tr.RoundTrip(post(t, "/v1/chat/completions", question("a"))))(t); res.Body != nil {
+		t.Error("the response got a body")
+	}
+	if got := fmt.Sprint(outcomes(seen)); got != "[session.turn HTTP status 400 session.run HTTP status 400]" {
+		t.Error(got)
+	}
+	tr.Close()
+}
+
+// The body of a refused request that is read after the client went on says nothing about what it went on with.
+func TestLateBody(t *testing.T) {
+	const refusal = `{"error":{"message":"too many"}}`
+	two := `{"messages":[{"role":"user","content":"a"},{"role":"user","content":"b"}]}`
+	for _, c := range []struct {
+		name string
+		next []string // requests after the refused one, before its body is read
+		want string
+	}{
+		{"read at once", nil, "[session.turn too many session.run too many]"},
+		{"asked again", []string{question("a")}, "[session.turn session.run]"},
+		{"another question", []string{two}, "[session.turn HTTP status 429 session.run HTTP status 429 session.turn session.run]"},
+		{"another question, which two ask at once", []string{two, two}, "[session.turn HTTP status 429 " +
+			"session.run HTTP status 429 session.turn session.run session.turn session.run]"},
+	} {
+		tracer, seen := recorded(t)
+		status, reply := http.StatusTooManyRequests, refusal
+		tr := NewTransport(tracer, WithBase(answers(func(*http.Request) (*http.Response, error) {
+			return response(status, reply), nil
+		})))
+		ask := func(body string) io.ReadCloser {
+			return must.Get(tr.RoundTrip(post(t, "/v1/chat/completions", body)))(t).Body
+		}
+		read := func(body io.ReadCloser) {
+			_, _ = io.ReadAll(body)
+			_ = body.Close()
+			_, _ = io.ReadAll(body)
+		}
+		late := ask(question("a"))
+		status, reply = http.StatusOK, chatReply
+		var open []io.ReadCloser
+		for i, body := range c.next {
+			if open = append(open, ask(body)); i == 0 {
+				read(late)
+			}
+		}
+		read(late)
+		for _, body := range open {
+			read(body)
+		}
+		tr.Close()
+		if got := fmt.Sprint(outcomes(seen)); got != c.want {
+			t.Errorf("%s: %s", c.name, got)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package otelllmhttp
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"testing"
@@ -49,5 +50,32 @@ func TestPanicStaysHere(t *testing.T) {
 		if reported < 2 {
 			t.Errorf("spans that panic at their start %v: %d reports", start, reported)
 		}
+	}
+}
+
+// A panic of the transport below passes, and the run is over: nobody asks again after a panic, nor after no response.
+func TestNoResponse(t *testing.T) {
+	for _, panics := range []bool{true, false} {
+		tracer, seen := recorded(t)
+		tr := NewTransport(tracer, WithBase(answers(func(*http.Request) (*http.Response, error) {
+			if panics {
+				panic(http.ErrAbortHandler)
+			}
+			return nil, nil
+		})))
+		func() {
+			defer func() {
+				if p := recover(); (p == http.ErrAbortHandler) != panics { //nolint:errorlint // the very value passes
+					t.Errorf("the panic is %v", p)
+				}
+			}()
+			if res, err := tr.RoundTrip(post(t, "/v1/chat/completions", question("a"))); res != nil || err != nil {
+				t.Error(res, err)
+			}
+		}()
+		if got := fmt.Sprint(outcomes(seen)); got != "[session.turn no response session.run no response]" {
+			t.Errorf("panics %v: %s", panics, got)
+		}
+		tr.Close()
 	}
 }

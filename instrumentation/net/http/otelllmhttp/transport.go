@@ -3,7 +3,9 @@ package otelllmhttp
 import (
 	"container/list"
 	"context"
+	"errors"
 	"hash/maphash"
+	"io"
 	"net/http"
 	"slices"
 	"sync"
@@ -91,9 +93,9 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // Intercept sends a request with next and records it. The request is not changed; next gets a copy where its body was
 // read, to its end. A Transport below this one does not record it again. The body of the response passes byte for byte,
-// as it comes.
+// as it comes. A panic of next passes, and ends the turn as failed.
 func (t *Transport) Intercept(req *http.Request, next func(*http.Request) (*http.Response, error)) (
-	*http.Response, error) {
+	res *http.Response, err error) {
 	if t.tracer == nil || req.Context().Value(takenKey{}) != nil || !asksModel(req) {
 		return next(req)
 	}
@@ -105,16 +107,28 @@ func (t *Transport) Intercept(req *http.Request, next func(*http.Request) (*http
 	if e == nil {
 		return next(req)
 	}
-	res, err := next(req)
-	if err != nil {
-		var failed writer.TurnResult
-		fail(e.ctx, &failed, err)
-		e.end(failed, !failed.Cancelled)
-	} else if res != nil && res.Body != nil {
-		res.Body = newBody(e, res)
+	why := errNoResponse // also where next panics
+	defer func() {
+		if why != nil {
+			var failed writer.TurnResult
+			fail(e.ctx, &failed, why)
+			e.end(failed, err != nil && !failed.Cancelled)
+		}
+	}()
+	if res, err = next(req); err != nil || res != nil {
+		why = err
+	}
+	if why == nil {
+		if b := newBody(e, res); res.Body != nil {
+			res.Body = b
+		} else {
+			b.took(nil, io.EOF)
+		}
 	}
 	return res, err
 }
+
+var errNoResponse = errors.New("no response")
 
 // CloseIdleConnections does that of the base, if it has it.
 func (t *Transport) CloseIdleConnections() {
@@ -181,13 +195,35 @@ func (e *exchange) request(q *request) {
 // end records the reply, or how the attempt failed. again says that a client may repeat the request.
 func (e *exchange) end(res writer.TurnResult, again bool) {
 	defer writer.Guard(ScopeName)
-	switch attempts, _, _ := e.turn.Tried(); {
-	case attempts > e.attempt+1: // the client has asked again, and reads the reply to the first request
-	case e.of == nil:
-		e.turn.Reply(res)
-	default:
+	if e.of != nil {
 		e.of.answer(e, res, again)
+	} else if e.last() {
+		e.turn.Reply(res)
 	}
+}
+
+// explain replaces the failure that end recorded by one that has the words of the body, unless the client has asked
+// again or the turn is over.
+func (e *exchange) explain(res writer.TurnResult) {
+	defer writer.Guard(ScopeName)
+	c := e.of
+	if c != nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+	}
+	if !e.last() || c != nil && c.turn != e.turn {
+		return
+	}
+	e.turn.Reply(res)
+	if c != nil {
+		c.seen, c.failure.Error = time.Now(), res.Error
+	}
+}
+
+// last reports whether the request is the last one of its turn.
+func (e *exchange) last() bool {
+	attempts, _, _ := e.turn.Tried()
+	return attempts <= e.attempt+1
 }
 
 // StartTool starts the open tool call of an inferred turn that has that name and these arguments (JSON), with the true
