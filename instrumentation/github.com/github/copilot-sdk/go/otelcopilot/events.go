@@ -16,9 +16,9 @@ func (s *session) record(a *agent, id string, e *copilot.SessionEvent) {
 	at := e.Timestamp
 	switch d := e.Data.(type) {
 	case *copilot.SessionStartData:
-		s.model = text(d.SelectedModel)
+		s.model = value(d.SelectedModel)
 	case *copilot.SessionResumeData:
-		s.model = text(d.SelectedModel)
+		s.model = value(d.SelectedModel)
 	case *copilot.SessionModelChangeData:
 		s.model = d.NewModel
 	case *copilot.UserMessageData:
@@ -26,7 +26,7 @@ func (s *session) record(a *agent, id string, e *copilot.SessionEvent) {
 		a.input = append(a.input, otelagent.Message{Role: "user", Time: at,
 			Raw: encode(map[string]any{"role": "user", "content": d.Content})})
 	case *copilot.AssistantTurnStartData:
-		s.begin(a, at, d.TurnID, text(d.Model))
+		s.begin(a, at, d.TurnID, value(d.Model))
 	case *copilot.AssistantMessageDeltaData:
 		s.turnOf(a, nil, at).handle.Partial("text", []byte(d.DeltaContent))
 	case *copilot.AssistantReasoningDeltaData:
@@ -35,14 +35,14 @@ func (s *session) record(a *agent, id string, e *copilot.SessionEvent) {
 		t := s.turnOf(a, d.TurnID, at)
 		t.said.Output, t.said.Err = message(d), nil
 	case *copilot.AssistantUsageData:
-		if kind := text(d.InteractionType); ofConversation(kind) {
+		if kind := value(d.InteractionType); ofConversation(kind) {
 			t := s.turnOf(a, nil, at)
 			t.said.Usage, t.said.Model, t.said.Err = usage(d), d.Model, nil
-			t.said.ResponseID, t.said.StopReason = text(d.APICallID), text(d.FinishReason)
+			t.said.ResponseID, t.said.StopReason = value(d.APICallID), value(d.FinishReason)
 		}
 	case *copilot.ModelCallFailureData:
 		if len(a.turns) > 0 {
-			s.turnOf(a, nil, at).said.Err = errors.New(text(d.ErrorMessage))
+			s.turnOf(a, nil, at).said.Err = errors.New(value(d.ErrorMessage))
 		}
 	case *copilot.AssistantTurnEndData:
 		if len(a.turns) > 0 {
@@ -190,7 +190,7 @@ func (s *session) compactionBegins(a *agent, before *int64, trigger *string, at 
 	if n := len(a.turns); n > 0 {
 		ctx = a.turns[n-1].ctx
 	}
-	_, a.compaction = a.run.StartCompaction(ctx, otelagent.CompactionInfo{Trigger: text(trigger), InputTokens: before})
+	_, a.compaction = a.run.StartCompaction(ctx, otelagent.CompactionInfo{Trigger: value(trigger), InputTokens: before})
 }
 
 func (s *session) compactionEnds(a *agent, d *copilot.SessionCompactionCompleteData, at time.Time) {
@@ -202,8 +202,8 @@ func (s *session) compactionEnds(a *agent, d *copilot.SessionCompactionCompleteD
 		res.Summary = encode(*d.SummaryContent)
 	}
 	if u := d.CompactionTokensUsed; u != nil {
-		res.Usage = &otelagent.Usage{Input: number(u.InputTokens), Output: number(u.OutputTokens),
-			CacheRead: number(u.CacheReadTokens), CacheWrite: number(u.CacheWriteTokens)}
+		res.Usage = &otelagent.Usage{Input: value(u.InputTokens), Output: value(u.OutputTokens),
+			CacheRead: value(u.CacheReadTokens), CacheWrite: value(u.CacheWriteTokens)}
 	}
 	if !d.Success {
 		res.Err = errors.New("it failed")
@@ -240,8 +240,8 @@ func usage(d *copilot.AssistantUsageData) *otelagent.Usage {
 	if d.InputTokens == nil && d.OutputTokens == nil {
 		return nil
 	}
-	return &otelagent.Usage{Input: number(d.InputTokens), Output: number(d.OutputTokens),
-		Reasoning: number(d.ReasoningTokens), CacheRead: number(d.CacheReadTokens), CacheWrite: number(d.CacheWriteTokens)}
+	return &otelagent.Usage{Input: value(d.InputTokens), Output: value(d.OutputTokens),
+		Reasoning: value(d.ReasoningTokens), CacheRead: value(d.CacheReadTokens), CacheWrite: value(d.CacheWriteTokens)}
 }
 
 func encode(v any) []byte {
@@ -255,16 +255,10 @@ func encode(v any) []byte {
 	return raw
 }
 
-func text(s *string) string {
-	if s == nil {
-		return ""
+// value returns what p points at; the zero value for nil.
+func value[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
 	}
-	return *s
-}
-
-func number(n *int64) int64 {
-	if n == nil {
-		return 0
-	}
-	return *n
+	return v
 }

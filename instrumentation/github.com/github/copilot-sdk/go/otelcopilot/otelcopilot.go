@@ -55,6 +55,14 @@ func New(t *otelagent.Tracer) *Tracing {
 	return &Tracing{tracer: t, sessions: map[string]*session{}}
 }
 
+// direct is like the transport of the SDK, which decodes nothing: the runtime asks for what it can decode. Both are
+// made before the program can replace http.DefaultTransport.
+var direct = func() http.RoundTripper {
+	base := http.DefaultTransport.(*http.Transport).Clone()
+	base.DisableCompression = true
+	return base
+}()
+
 // RequestHandler returns a handler that does what h does and records the requests of watched sessions to the model,
 // with their replies. It changes no byte, holds a reply until it is whole, and decodes it then. With nil it sends
 // requests where the runtime would.
@@ -64,9 +72,7 @@ func (t *Tracing) RequestHandler(h *copilot.CopilotRequestHandler) *copilot.Copi
 		traced = *h
 	}
 	if traced.Transport == nil {
-		base := http.DefaultTransport.(*http.Transport).Clone()
-		base.DisableCompression = true // as the SDK's own: the runtime asks for what it can decode
-		traced.Transport = base
+		traced.Transport = direct
 	}
 	traced.Transport = &transport{t, traced.Transport}
 	return &traced
@@ -111,9 +117,10 @@ func (t *Tracing) ToolContext(inv copilot.ToolInvocation) context.Context {
 		return ctx
 	}
 	c, begun := s.call(inv.ToolCallID)
-	if c == nil {
+	if begun != nil {
 		select {
 		case <-begun:
+		case <-ctx.Done():
 		case <-time.After(toolWait):
 		}
 		c = s.known(inv.ToolCallID)

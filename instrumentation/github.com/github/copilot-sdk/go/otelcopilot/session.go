@@ -3,6 +3,7 @@ package otelcopilot
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -59,18 +60,15 @@ type agent struct {
 
 // turn is an open turn.
 type turn struct {
-	id       string
-	ctx      context.Context
-	handle   *otelagent.Turn
-	requests []*exchange
-	said     otelagent.TurnResult // by the events
+	id     string
+	ctx    context.Context
+	handle *otelagent.Turn
+	last   *exchange            // nil without a request
+	said   otelagent.TurnResult // by the events
 }
 
 // answered reports whether the turn has a whole reply.
-func (t *turn) answered() bool {
-	n := len(t.requests)
-	return n > 0 && t.requests[n-1].done && t.requests[n-1].ok
-}
+func (t *turn) answered() bool { return t.last != nil && t.last.done && t.last.ok }
 
 // call is an open tool call.
 type call struct {
@@ -90,7 +88,7 @@ type question struct {
 // agent returns the agent of that id.
 func (s *session) agent(id string) *agent {
 	a := s.agents[id]
-	if a == nil && len(s.agents) == maxOpen {
+	if a == nil && id != "" && len(s.agents) >= maxOpen {
 		return s.agent("")
 	}
 	if a == nil {
@@ -146,11 +144,11 @@ func (s *session) begin(a *agent, at time.Time, id, model string) *turn {
 
 // attach records a request as the next attempt of a turn.
 func attach(t *turn, x *exchange) {
-	if n := len(t.requests); n > 0 {
-		t.handle.Discard(n-1, t.requests[n-1].res)
+	if before := t.last; before != nil {
+		t.handle.Discard(before.attempt, before.res)
+		x.attempt = before.attempt + 1
 	}
-	x.turn, x.attempt = t, len(t.requests)
-	t.requests = append(t.requests, x)
+	x.turn, t.last = t, x
 	t.handle.Request(otelagent.Request{Attempt: x.attempt, Payload: x.payload})
 	if x.payload = nil; x.done && x.ok {
 		t.handle.Reply(x.res)
@@ -173,8 +171,8 @@ func (s *session) turnOf(a *agent, id *string, at time.Time) *turn {
 // finish ends a turn with its reply: as the request has it, and else as the events do.
 func (a *agent) finish(t *turn, at time.Time) {
 	res := t.said
-	if n := len(t.requests); n > 0 && t.requests[n-1].done {
-		x := t.requests[n-1].res
+	if t.last != nil && t.last.done {
+		x := t.last.res
 		if x.Usage == nil {
 			x.Usage = res.Usage
 		}
@@ -188,11 +186,7 @@ func (a *agent) finish(t *turn, at time.Time) {
 	}
 	res.End = at
 	t.handle.End(res)
-	for i, x := range a.turns {
-		if x == t {
-			a.turns = append(a.turns[:i:i], a.turns[i+1:]...)
-		}
-	}
+	a.turns = slices.DeleteFunc(a.turns, func(x *turn) bool { return x == t })
 }
 
 // close ends the run of the agent, and what is open in it.
@@ -295,18 +289,20 @@ func ofConversation(interaction string) bool {
 
 // answer records the reply to a request.
 func (s *session) answer(x *exchange, res otelagent.TurnResult, ok bool) {
+	defer writer.Guard(ScopeName)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	x.done, x.ok, x.res = true, ok, res
 	switch {
 	case x.utility != nil:
 		x.utility.End(res)
-	case x.turn != nil && ok:
+	case ok && x.turn != nil && x.turn.last == x: // the runtime did not ask again
 		x.turn.handle.Reply(res)
 	}
 }
 
-// call returns the open call of that id. Without one it returns what is closed when the call begins.
+// call returns the open call of that id. Without one it returns what is closed when the call begins, unless the session
+// is over.
 func (s *session) call(id string) (*call, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

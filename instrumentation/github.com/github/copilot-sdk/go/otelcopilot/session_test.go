@@ -2,7 +2,10 @@ package otelcopilot
 
 import (
 	"context"
+	"errors"
+	"io"
 	"math/rand/v2"
+	"net/http"
 	"strconv"
 	"strings"
 	"testing"
@@ -11,9 +14,11 @@ import (
 	copilot "github.com/github/copilot-sdk/go"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/otelagent/otelagent/instrumentation/github.com/github/copilot-sdk/go/otelcopilot/copilottest"
 	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/spans"
 )
 
 // A session that is no longer watched is not kept, nor is one that ended.
@@ -138,5 +143,57 @@ func TestWaitingIsBounded(t *testing.T) {
 	}
 	if n := len(s.agents[""].waiting); n != maxWaiting || len(s.agents) != maxOpen {
 		t.Errorf("%d requests wait, %d agents", n, len(s.agents))
+	}
+	only := newSession(context.Background(), otelagent.NewTracer(), "s") // sub-agents, as of a session that goes on
+	for i := range 3 * maxOpen {
+		only.agent(strconv.Itoa(i))
+	}
+	if n := len(only.agents); n != maxOpen+1 {
+		t.Errorf("%d agents without the main one", n)
+	}
+}
+
+// A reply may be closed while it is read. It is recorded once.
+func TestClosedWhileRead(t *testing.T) {
+	s := newSession(t.Context(), otelagent.NewTracer(), "s")
+	defer s.end()
+	x := &exchange{s: s, payload: []byte(`{}`)}
+	s.ask(x, "", "")
+	from, to := io.Pipe()
+	body := &reply{ReadCloser: from, x: x, status: http.StatusOK}
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		_, _ = io.ReadAll(body)
+	}()
+	if _, err := io.WriteString(to, "data: "); err != nil {
+		t.Error(err)
+	}
+	if err := body.Close(); err != nil {
+		t.Error(err)
+	}
+	<-read
+	if !x.done || !errors.Is(x.res.Err, context.Canceled) {
+		t.Errorf("done %v, %v", x.done, x.res.Err)
+	}
+}
+
+// The reply to a request that the runtime repeated before it came is not that of the turn.
+func TestLateReply(t *testing.T) {
+	seen := tracetest.NewSpanRecorder()
+	p := trace.NewTracerProvider(trace.WithSpanProcessor(seen))
+	s := newSession(t.Context(), otelagent.NewTracer(otelagent.WithTracerProvider(p)), "s")
+	s.event(copilot.SessionEvent{Data: &copilot.AssistantTurnStartData{TurnID: "0"}})
+	first, second := &exchange{s: s, payload: []byte(`{}`)}, &exchange{s: s, payload: []byte(`{}`)}
+	for _, x := range []*exchange{first, second} {
+		s.ask(x, "", "")
+	}
+	s.answer(second, otelagent.TurnResult{ResponseID: "second"}, true)
+	s.answer(first, otelagent.TurnResult{ResponseID: "first", StopReason: "length"}, true)
+	s.end()
+	for _, a := range seen.Ended()[0].Attributes() {
+		if a.Key == spans.TurnStopReasonKey {
+			t.Errorf("the turn stops for %s", a.Value.AsString())
+		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	copilot "github.com/github/copilot-sdk/go"
@@ -40,15 +41,28 @@ type transport struct {
 	base    http.RoundTripper
 }
 
+var errNoResponse = errors.New("no response")
+
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	x := t.exchange(r)
+	if x == nil {
+		return t.base.RoundTrip(r)
+	}
+	why := errNoResponse // also where the base panics
+	defer func() {
+		if why != nil {
+			x.s.answer(x, otelagent.TurnResult{Err: why, End: time.Now()}, false)
+		}
+	}()
 	res, err := t.base.RoundTrip(r)
 	switch {
-	case x == nil:
 	case err != nil:
-		x.s.answer(x, otelagent.TurnResult{Err: err, End: time.Now()}, false)
-	default:
-		res.Body = &reply{ReadCloser: res.Body, x: x, status: res.StatusCode, header: res.Header}
+		why = err
+	case res != nil && res.Body != nil:
+		why = nil
+		res.Body = &reply{ReadCloser: res.Body, x: x, status: res.StatusCode,
+			packed:   strings.EqualFold(res.Header.Get("Content-Encoding"), "gzip"),
+			streamed: strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream")}
 	}
 	return res, err
 }
@@ -91,55 +105,61 @@ func (t *transport) exchange(r *http.Request) *exchange {
 // reply is the body of a reply. It keeps what is read of it.
 type reply struct {
 	io.ReadCloser
-	x      *exchange
-	status int
-	header http.Header
-	first  time.Duration
-	text   []byte
-	large  bool // nothing is kept
-	over   bool
+	x                *exchange
+	status           int
+	packed, streamed bool
+
+	mu    sync.Mutex // a body may be closed while it is read
+	first time.Duration
+	text  []byte
+	large bool // nothing is kept
+	over  bool
 }
 
 func (r *reply) Read(p []byte) (int, error) {
 	n, err := r.ReadCloser.Read(p)
-	if n > 0 && r.first == 0 {
-		r.first = time.Since(r.x.start)
-	}
-	if r.large = r.large || len(r.text)+n > maxReply; r.large {
-		r.text = nil
-	} else {
-		r.text = append(r.text, p[:n]...)
-	}
-	if err != nil {
-		r.finish(err)
-	}
+	r.took(p[:n], err)
 	return n, err
 }
 
 // Close ends a reply that was not read to its end: the runtime wanted no more of it.
 func (r *reply) Close() error {
-	r.finish(context.Canceled)
+	r.took(nil, context.Canceled)
 	return r.ReadCloser.Close()
 }
 
-// finish records the reply as far as it was read.
-func (r *reply) finish(why error) {
+// took takes the next part of the reply, and why there is no more.
+func (r *reply) took(part []byte, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if r.over {
 		return
 	}
-	r.over = true
-	defer writer.Guard(ScopeName)
+	if len(part) > 0 && r.first == 0 && r.streamed {
+		r.first = time.Since(r.x.start)
+	}
+	if r.large = r.large || len(r.text)+len(part) > maxReply; r.large {
+		r.text = nil
+	} else {
+		r.text = append(r.text, part...)
+	}
+	if err != nil {
+		r.over = true
+		r.finish(err)
+		r.text = nil
+	}
+}
+
+// finish records the reply as far as it was read. The caller holds the lock.
+func (r *reply) finish(why error) {
 	text := r.text
-	if strings.EqualFold(r.header.Get("Content-Encoding"), "gzip") {
+	if r.packed {
 		if z, err := gzip.NewReader(bytes.NewReader(text)); err == nil {
 			text, _ = io.ReadAll(io.LimitReader(z, maxReply))
 		}
 	}
 	res, _ := otelagent.ParseReply(text) // what it cannot read is unknown
-	if strings.HasPrefix(r.header.Get("Content-Type"), "text/event-stream") {
-		res.FirstChunk = r.first
-	}
-	res.End = time.Now()
+	res.FirstChunk, res.End = r.first, time.Now()
 	switch {
 	case !errors.Is(why, io.EOF):
 		res.Err = why

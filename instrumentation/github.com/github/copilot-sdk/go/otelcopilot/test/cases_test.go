@@ -36,6 +36,7 @@ type bench struct {
 	arrived chan struct{} // a piece of a reply was read
 
 	sessions int
+	base     http.RoundTripper // of all requests to the model, if it is not nil
 }
 
 func (b *bench) start() {
@@ -45,6 +46,9 @@ func (b *bench) start() {
 		base := &http.Transport{DisableCompression: true}
 		b.t.Cleanup(base.CloseIdleConnections)
 		options.RequestHandler = b.tracing.RequestHandler(&copilot.CopilotRequestHandler{Transport: arriving{base, b}})
+		if b.base != nil {
+			options.RequestHandler.Transport = b.base
+		}
 	}
 	b.client = copilot.NewClient(options)
 	if err := b.client.Start(b.t.Context()); err != nil {

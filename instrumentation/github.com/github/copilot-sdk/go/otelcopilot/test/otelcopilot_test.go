@@ -5,6 +5,9 @@ package test
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
+	"net/http"
 	"testing"
 
 	copilot "github.com/github/copilot-sdk/go"
@@ -130,6 +133,54 @@ func TestNothingLeavesWithoutCapture(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// recovers is a transport that turns a panic of another one into an error.
+type recovers struct{ http.RoundTripper }
+
+func (f recovers) RoundTrip(r *http.Request) (res *http.Response, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("recovered: %v", p)
+		}
+	}()
+	if res, err = f.RoundTripper.RoundTrip(r); res == nil && err == nil {
+		err = errors.New("nothing")
+	}
+	return res, err
+}
+
+type answers func(*http.Request) (*http.Response, error)
+
+func (f answers) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// A panic of the program's own transport passes. Its request has failed, and so has one without a response.
+func TestNoResponse(t *testing.T) {
+	for _, base := range []answers{
+		func(*http.Request) (*http.Response, error) { panic("the transport breaks") },
+		func(*http.Request) (*http.Response, error) { return nil, nil },
+	} {
+		b := newBench(t, true, false, failing, otelagent.WithCapture(otelagent.CaptureContent))
+		b.base = recovers{b.tracing.RequestHandler(&copilot.CopilotRequestHandler{Transport: base}).Transport}
+		b.play(texts(0), nil, nil)
+		want := `session s1
+  run copilot error "the model is away"
+    turn 0 user failed provider_error "no response"
+`
+		if diff := cmp.Diff(want, b.pipe.Outline()); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
+// A program may have replaced the default transport by one of another type.
+func TestDefaultTransport(t *testing.T) {
+	before := http.DefaultTransport
+	defer func() { http.DefaultTransport = before }()
+	http.DefaultTransport = recovers{before}
+	if h := otelcopilot.New(nil).RequestHandler(nil); h.Transport == nil {
+		t.Error("no transport")
 	}
 }
 
