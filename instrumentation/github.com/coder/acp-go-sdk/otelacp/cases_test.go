@@ -244,6 +244,27 @@ session s1
       tool c1 read bound
 `,
 	},
+	{
+		name: "a line that is too long for the SDK",
+		script: func(ctx context.Context, p *turn) (sdk.PromptResponse, error) {
+			p.says("I beg")
+			_, _ = io.WriteString(p.agent.raw, strings.Repeat("x", 11<<20))
+			return sdk.PromptResponse{}, ctx.Err()
+		},
+		run: func(t *testing.T, p *pair) {
+			if err := p.prompt(t.Context(), "s1", "?"); err == nil {
+				t.Error("no error")
+			}
+			if outline := p.outline(); p.traced != nil && outline == "" {
+				t.Error("the run is still open")
+			}
+		},
+		want: `
+session s1
+  run scripted aborted
+    turn 0 user
+`,
+	},
 }
 
 // asking starts a call and asks for permission.

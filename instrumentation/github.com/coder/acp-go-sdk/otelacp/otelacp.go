@@ -17,12 +17,15 @@
 // error handler of OpenTelemetry, without content.
 //
 // Trace one side of a connection: two that send to one store record each run twice. An agent whose loop is traced by
-// other means needs no connection that is traced.
+// other means needs no connection that is traced. A request that cannot be written ends as one that the other side
+// refuses.
 package otelacp
 
 import (
 	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -55,8 +58,8 @@ type ClientSideConnection struct {
 	wire *wire
 }
 
-// NewClientSideConnection is [sdk.NewClientSideConnection] with its messages traced. Tracing ends when peerOutput does:
-// open runs then end as closed by the tracer. With a nil tracer nothing is traced.
+// NewClientSideConnection is [sdk.NewClientSideConnection] with its messages traced. Tracing ends when peerOutput does,
+// or when the SDK gives up: open runs then end as closed by the tracer. With a nil tracer nothing is traced.
 func NewClientSideConnection(t *otelagent.Tracer, client sdk.Client, peerInput io.Writer, peerOutput io.Reader,
 ) *ClientSideConnection {
 	w := newWire(t)
@@ -68,6 +71,13 @@ func NewClientSideConnection(t *otelagent.Tracer, client sdk.Client, peerInput i
 // sub-agent. Where several prompts of one session are sent at the same time, their contexts may be confused.
 func (c *ClientSideConnection) Prompt(ctx context.Context, p sdk.PromptRequest) (sdk.PromptResponse, error) {
 	defer c.wire.expect(ctx, string(p.SessionId))()
+	defer func() {
+		select {
+		case <-c.Done(): // the SDK may give up before peerOutput ends
+			c.wire.end()
+		default:
+		}
+	}()
 	return c.ClientSideConnection.Prompt(ctx, p)
 }
 
@@ -143,7 +153,7 @@ func (w *wire) take(l *line, b []byte) {
 	for len(b) > 0 {
 		text, more, ends := bytes.Cut(b, []byte{'\n'})
 		if l.long = l.long || len(l.text)+len(text) > maxLine; l.long {
-			l.text = nil
+			l.text, text = nil, nil
 		} else if len(l.text) > 0 || !ends {
 			l.text = append(l.text, text...)
 			text = l.text
@@ -167,9 +177,6 @@ func (w *wire) message(l input.Line, dir acp.Direction) {
 	}
 	w.number++
 	l.Number = w.number
-	if l.TooLong {
-		l.Text = nil
-	}
 	w.record(w.dec.Message(l, dir), dir)
 }
 
@@ -178,7 +185,7 @@ func (w *wire) record(events iter.Seq2[event.Event, error], dir acp.Direction) {
 	done := false
 	defer func() {
 		if !done { // a panic, which Guard ends
-			w.rec = nil
+			w.close()
 		}
 	}()
 	defer tracing.Guard(ScopeName)
@@ -203,13 +210,40 @@ func (w *wire) record(events iter.Seq2[event.Event, error], dir acp.Direction) {
 func (w *wire) end() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.rec == nil {
+	if w.rec != nil {
+		w.record(w.dec.Rest(), acp.Unknown)
+	}
+	w.close()
+}
+
+// close ends what is open. Later messages are not traced.
+func (w *wire) close() {
+	defer tracing.Guard(ScopeName)
+	rec := w.rec
+	if w.dec, w.rec = nil, nil; rec != nil {
+		rec.Close(context.Background())
+	}
+}
+
+// refuse records that a request was not sent: it ends as one that the other side refuses, since no answer comes.
+func (w *wire) refuse(text []byte, dir acp.Direction, why error) {
+	var request struct {
+		ID     json.RawMessage `json:"id"`
+		Method string          `json:"method"`
+	}
+	if json.Unmarshal(text, &request) != nil || request.ID == nil || request.Method == "" {
 		return
 	}
-	w.record(w.dec.Rest(), acp.Unknown)
-	w.rec.Close(context.Background())
-	w.dec, w.rec = nil, nil
+	from := acp.ToAgent
+	if dir == from {
+		from = acp.ToClient
+	}
+	answer, _ := json.Marshal(map[string]any{"id": request.ID, "error": map[string]string{"message": why.Error()}})
+	w.message(input.Line{Text: answer, Arrived: time.Now()}, from)
 }
+
+// errPanicked stands for the error of a call that panics.
+var errPanicked = errors.New("the connection panicked")
 
 // writer and reader show every piece to the wire before the other side sees it, so that no answer is seen before what
 // it answers.
@@ -219,8 +253,14 @@ type writer struct {
 	line line
 }
 
-func (w *writer) Write(p []byte) (int, error) {
+func (w *writer) Write(p []byte) (_ int, err error) {
 	w.wire.take(&w.line, p)
+	err = errPanicked
+	defer func() {
+		if err != nil {
+			w.wire.refuse(p, w.line.dir, err)
+		}
+	}()
 	return w.to.Write(p)
 }
 
@@ -230,11 +270,13 @@ type reader struct {
 	line line
 }
 
-func (r *reader) Read(p []byte) (int, error) {
-	n, err := r.from.Read(p)
-	r.wire.take(&r.line, p[:max(n, 0)])
-	if err != nil {
-		r.wire.end()
-	}
-	return n, err
+func (r *reader) Read(p []byte) (n int, err error) {
+	err = errPanicked
+	defer func() {
+		r.wire.take(&r.line, p[:max(n, 0)])
+		if err != nil {
+			r.wire.end()
+		}
+	}()
+	return r.from.Read(p)
 }

@@ -3,6 +3,7 @@ package otelacp
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"slices"
@@ -12,11 +13,15 @@ import (
 
 	sdk "github.com/coder/acp-go-sdk"
 	"github.com/google/go-cmp/cmp"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.uber.org/goleak"
 
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/dialects/acp"
 	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/spans"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -321,6 +326,120 @@ func TestPassesEveryByte(t *testing.T) {
 		if w.dec != nil || w.rec != nil || len(w.calls) > 0 {
 			t.Error("something is kept after the end")
 		}
+	}
+}
+
+// pieces is a connection of which each call does what a function says.
+type pieces []func(p []byte) (int, error)
+
+func (l *pieces) next(p []byte) (int, error) {
+	f := (*l)[0]
+	*l = (*l)[1:]
+	return f(p)
+}
+
+func (l *pieces) Write(p []byte) (int, error) { return l.next(p) }
+func (l *pieces) Read(p []byte) (int, error)  { return l.next(p) }
+
+func panics([]byte) (int, error)  { panic("the connection breaks") }
+func works(p []byte) (int, error) { return len(p), nil }
+
+// panicked calls f and reports whether the panic of a connection passed.
+func panicked(f func()) (passed bool) {
+	defer func() { passed = recover() == "the connection breaks" }()
+	f()
+	return false
+}
+
+const (
+	asks     = `{"jsonrpc":"2.0","id":%d,"method":"session/prompt","params":{"sessionId":"s","prompt":[]}}` + "\n"
+	callsOne = `{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"tool_call",` +
+		`"toolCallId":"c1","title":"Read","kind":"read","status":"in_progress"}}}` + "\n"
+	answers3 = `{"jsonrpc":"2.0","id":3,"result":{"stopReason":"end_turn"}}` + "\n"
+)
+
+// A request that is not sent, because the connection fails or panics, has failed, and the connection goes on. A panic
+// of it passes.
+func TestNotSent(t *testing.T) {
+	pipe := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent))
+	w := newWire(pipe.Tracer())
+	out := &writer{&pieces{panics, func([]byte) (int, error) { return 0, io.ErrClosedPipe }, works}, w,
+		line{dir: acp.ToAgent}}
+	send := func(id int) { _, _ = fmt.Fprintf(out, asks, id) }
+	if !panicked(func() { send(1) }) {
+		t.Error("the panic did not pass")
+	}
+	send(2)
+	send(3)
+	in := &reader{strings.NewReader(callsOne + answers3), w, line{dir: acp.ToClient}}
+	if _, err := io.ReadAll(in); err != nil {
+		t.Error(err)
+	}
+	want := `session s
+  run error "the connection panicked"
+    turn 0 user failed provider_error "the connection panicked"
+  run error continues 1 "io: read/write on closed pipe"
+    turn 0 user failed provider_error "io: read/write on closed pipe"
+  run completed continues 2
+    turn 0 user end_turn
+      tool c1 read bound
+`
+	if diff := cmp.Diff(want, pipe.Outline()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// A panic of what the SDK reads from passes, and ends what is open.
+func TestReadPanics(t *testing.T) {
+	pipe := agenttest.New(t)
+	w := newWire(pipe.Tracer())
+	_, _ = fmt.Fprintf(&writer{io.Discard, w, line{dir: acp.ToAgent}}, asks, 1)
+	in := &reader{&pieces{func(p []byte) (int, error) { return copy(p, callsOne), nil }, panics}, w,
+		line{dir: acp.ToClient}}
+	if !panicked(func() { _, _ = io.ReadAll(in) }) {
+		t.Error("the panic did not pass")
+	}
+	want := `session s
+  run aborted
+    turn 0 user
+      tool c1 read bound
+`
+	if diff := cmp.Diff(want, pipe.Outline()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// bad is a span processor of a program that panics when a tool call starts.
+type bad struct{ trace.SpanProcessor }
+
+func (b bad) OnStart(_ context.Context, s trace.ReadWriteSpan) {
+	if s.Name() == spans.SpanToolCall {
+		panic(s.Name())
+	}
+}
+
+// A panic of the tracing ends what is open, and reaches no connection.
+func TestPanicStaysHere(t *testing.T) {
+	before := otel.GetErrorHandler()
+	defer otel.SetErrorHandler(before)
+	reported := 0
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(error) { reported++ }))
+	seen := tracetest.NewSpanRecorder()
+	p := trace.NewTracerProvider(trace.WithSpanProcessor(bad{seen}))
+	w := newWire(otelagent.NewTracer(otelagent.WithTracerProvider(p)))
+	out := &writer{io.Discard, w, line{dir: acp.ToAgent}}
+	in := &writer{io.Discard, w, line{dir: acp.ToClient}}
+	for range 2 {
+		_, _ = fmt.Fprintf(out, asks, 1)
+		_, _ = io.WriteString(in, callsOne)
+	}
+	w.end()
+	var ended []string
+	for _, s := range seen.Ended() {
+		ended = append(ended, s.Name())
+	}
+	if diff := cmp.Diff([]string{spans.SpanTurn, spans.SpanRun}, ended); diff != "" || reported != 1 {
+		t.Errorf("%d reports, %s", reported, diff)
 	}
 }
 
