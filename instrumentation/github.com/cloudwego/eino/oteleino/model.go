@@ -204,11 +204,12 @@ func (r *run) replied(c *modelCall, l *reply, err error) {
 		return
 	}
 	t.answered = true
-	res := otelagent.TurnResult{End: c.end, Usage: l.tokens()}
+	m := l.message()
+	res := otelagent.TurnResult{End: c.end, Usage: l.tokens(m)}
 	if l.config != nil {
 		res.Model = l.config.Model
 	}
-	if m := l.message(); m != nil {
+	if m != nil {
 		for i := range m.ToolCalls {
 			if id := m.ToolCalls[i].ID; id != "" {
 				t.wanted = append(t.wanted, id)
@@ -244,17 +245,18 @@ func (c *modelCall) request() writer.Request {
 	return q
 }
 
-func (l *reply) tokens() *otelagent.Usage {
-	if u := l.usage; u != nil && (u.PromptTokens > 0 || u.CompletionTokens > 0) {
-		return &otelagent.Usage{Input: int64(u.PromptTokens), Output: int64(u.CompletionTokens),
-			CacheRead: int64(u.PromptTokenDetails.CachedTokens), Reasoning: int64(u.CompletionTokensDetails.ReasoningTokens),
-			Total: int64(u.TotalTokens)}
+// tokens returns the usage of the reply m; nil where nothing states it.
+func (l *reply) tokens(m *schema.Message) *otelagent.Usage {
+	u := l.usage
+	if u == nil || u.PromptTokens == 0 && u.CompletionTokens == 0 {
+		if m == nil || m.ResponseMeta == nil || m.ResponseMeta.Usage == nil {
+			return nil
+		}
+		in := m.ResponseMeta.Usage
+		u = &model.TokenUsage{PromptTokens: in.PromptTokens, CompletionTokens: in.CompletionTokens,
+			TotalTokens: in.TotalTokens, PromptTokenDetails: model.PromptTokenDetails(in.PromptTokenDetails),
+			CompletionTokensDetails: model.CompletionTokensDetails(in.CompletionTokensDetails)}
 	}
-	m := l.message()
-	if m == nil || m.ResponseMeta == nil || m.ResponseMeta.Usage == nil {
-		return nil
-	}
-	u := m.ResponseMeta.Usage
 	return &otelagent.Usage{Input: int64(u.PromptTokens), Output: int64(u.CompletionTokens),
 		CacheRead: int64(u.PromptTokenDetails.CachedTokens), Reasoning: int64(u.CompletionTokensDetails.ReasoningTokens),
 		Total: int64(u.TotalTokens)}

@@ -32,6 +32,7 @@ type run struct {
 	asked   bool // it had a turn
 	first   spans.Trigger
 	open    []*turn
+	tools   []*toolCall // that run
 	compact *compaction
 }
 
@@ -151,7 +152,8 @@ func interrupted(err error) bool {
 	return whole || rerun
 }
 
-// end ends what is open, and the run. It waits for replies that are still being read.
+// end ends what is open, and the run. It waits for replies that are still being read. Eino reports no end of a model
+// call or a tool that panicked, and makes the panic the error of the run.
 func (r *run) end(err error) {
 	r.reading.Wait()
 	r.mu.Lock()
@@ -160,15 +162,22 @@ func (r *run) end(err error) {
 		return
 	}
 	r.ended = true
+	if interrupted(err) {
+		err = nil
+	}
+	for _, c := range r.tools {
+		(*writer.Tool)(c.Tool).Close(writer.Moment{})
+	}
+	r.tools = nil
 	for _, t := range slices.Clone(r.open) {
+		if t.calling > 0 && err != nil {
+			t.failed = &modelCall{err: err}
+		}
 		r.settle(t, true)
 	}
 	if r.compact != nil {
 		r.compact.end(nil, nil)
 		r.compact = nil
-	}
-	if interrupted(err) {
-		err = nil
 	}
 	if r.run != nil && !r.adopted {
 		r.run.End(otelagent.RunResult{Err: err})

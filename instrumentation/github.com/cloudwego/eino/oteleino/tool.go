@@ -57,6 +57,7 @@ func (h *Handler) startTool(ctx context.Context, info *callbacks.RunInfo, in *to
 		ctx, t = (*writer.Run)(r.started()).StartTool(ctx, writer.ToolCall{ID: c.id, Name: info.Name, Args: args})
 		c.Tool = (*otelagent.Tool)(t)
 	}
+	r.tools = append(r.tools, c)
 	if target, has, data := tool.GetResumeContext[any](ctx); target && has {
 		if approved, known := decision(data); known {
 			action := spans.ActionDeny
@@ -147,11 +148,12 @@ func (r *run) returned(ctx context.Context, c *toolCall, l *result, err error) {
 		}
 	}
 	c.End(res)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.tools = slices.DeleteFunc(r.tools, func(x *toolCall) bool { return x == c })
 	if c.turn == nil {
 		return
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	c.turn.running--
 	c.turn.wanted = slices.DeleteFunc(c.turn.wanted, func(id string) bool { return id == c.id })
 	r.settle(c.turn, false)

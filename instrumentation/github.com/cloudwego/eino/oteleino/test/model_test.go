@@ -118,11 +118,12 @@ func (m *chatModel) Generate(ctx context.Context, in []*schema.Message, _ ...mod
 		ctx = callbacks.EnsureRunInfo(ctx, m.GetType(), components.ComponentOfChatModel)
 		ctx = callbacks.OnStart(ctx, &model.CallbackInput{Messages: in, Config: &model.Config{Model: "fake-1"}})
 		defer func() {
-			if err != nil {
+			switch {
+			case err != nil:
 				callbacks.OnError(ctx, err)
-				return
+			case out != nil: // else it panics
+				callbacks.OnEnd(ctx, &model.CallbackOutput{Message: out})
 			}
-			callbacks.OnEnd(ctx, &model.CallbackOutput{Message: out})
 		}()
 	}
 	res, err := m.post(ctx, in, false)
