@@ -354,7 +354,7 @@ func panicked(f func()) (passed bool) {
 const (
 	asks     = `{"jsonrpc":"2.0","id":%d,"method":"session/prompt","params":{"sessionId":"s","prompt":[]}}` + "\n"
 	callsOne = `{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s",` +
-		`"update":{"sessionUpdate":"tool_call","toolCallId":"c1","title":"R","kind":"read","status":"in_progress"}}}`+"\n"
+		`"update":{"sessionUpdate":"tool_call","toolCallId":"c1","title":"R","kind":"read","status":"in_progress"}}}` + "\n"
 	answers3 = `{"jsonrpc":"2.0","id":3,"result":{"stopReason":"end_turn"}}` + "\n"
 )
 
