@@ -31,7 +31,7 @@ type openRun struct {
 	run                   *writer.Run
 	group                 *openGroup // that it is a member or the judge of, or nil
 	clock                 clock
-	turn                  *writer.Turn
+	turn                  *writer.Turn // nil without an open one, as is compaction: a nil handle does nothing
 	turnCtx               context.Context
 	tools                 []*openTool // by start
 	compaction            *writer.Compacting
@@ -99,16 +99,14 @@ func (o *openRun) take(ev Event, at Moment) {
 			o.run.AddMessage(ev.Message)
 		}
 	case *ReplyReceived:
-		if o.turn != nil {
-			res := TurnResult{End: at, Usage: ev.Usage, StopReason: ev.StopReason, Model: ev.Model, Provider: ev.Provider,
-				ResponseID: ev.ResponseID}
-			if ev.Message.Raw != nil {
-				res.Output = &ev.Message
-			}
-			o.turn.Reply(res)
+		res := TurnResult{End: at, Usage: ev.Usage, StopReason: ev.StopReason, Model: ev.Model, Provider: ev.Provider,
+			ResponseID: ev.ResponseID}
+		if ev.Message.Raw != nil {
+			res.Output = &ev.Message
 		}
+		o.turn.Reply(res)
 	case *ReplyDelta:
-		if text, ok := rawjson.String(ev.Text); ok && o.turn != nil {
+		if text, ok := rawjson.String(ev.Text); ok {
 			o.turn.Partial(ev.Kind, []byte(text))
 		}
 	case *ToolStarted:
@@ -186,13 +184,9 @@ func (o *openRun) take(ev Event, at Moment) {
 		about, ctx := o.about(&e)
 		o.asked = append(o.asked, openAsk{e.CallID, e.Tool, about.Ask(ctx, e)})
 	case *UserAsked:
-		if o.turn != nil {
-			o.turn.AskUser()
-		}
+		o.turn.AskUser()
 	case *UserAnswered:
-		if o.turn != nil {
-			o.turn.UserAnswered()
-		}
+		o.turn.UserAnswered()
 	case *AttemptDiscarded:
 		d := ev.DiscardedAttempt
 		d.At = stated(d.At, at)
@@ -224,10 +218,9 @@ func (o *openRun) endInTurn() {
 
 // closeTurn ends the open turn because no end was reported.
 func (o *openRun) closeTurn() {
-	if o.endInTurn(); o.turn != nil {
-		o.turn.Close(o.clock.end())
-		o.turn = nil
-	}
+	o.endInTurn()
+	o.turn.Close(o.clock.end())
+	o.turn = nil
 }
 
 func (o *openRun) startTool(call ToolCall) *openTool {
@@ -293,10 +286,8 @@ func (o *openRun) startCompaction(c Compaction) *writer.Compacting {
 }
 
 func (o *openRun) endCompaction() {
-	if o.compaction != nil {
-		o.compaction.Close(o.clock.end())
-		o.compaction = nil
-	}
+	o.compaction.Close(o.clock.end())
+	o.compaction = nil
 }
 
 // asker is a handle that a permission belongs to: a run, a turn, a tool call.
