@@ -354,46 +354,34 @@ func (r *Recorder) runOf(ctx context.Context, ev Event) (o *openRun, at Moment) 
 // every other one is among those that the last one to start continues or was spawned by, the last of those with that
 // call, or the last. Nil where that is not certain.
 func (r *Recorder) innermost(session, call string) *openRun {
-	in := func(o *openRun) bool { return session == "" || o.session == session }
 	var last, owner *openRun
-	owners, n := 0, 0
-	for _, o := range r.open {
-		if !in(o) {
-			continue
+	var above runName // of which the run before is the child; no run may have no id
+	owners, others := 0, 0
+	for _, o := range slices.Backward(r.open) {
+		chained := above.id != "" && o.is(above)
+		if session == "" || o.session == session {
+			if last == nil {
+				last, chained = o, true
+			}
+			if !chained {
+				others++
+			}
+			if call != "" && o.running(call, "") != nil {
+				owner = cmp.Or(owner, o)
+				owners++
+			}
 		}
-		n++
-		last = o
-		if call != "" && o.running(call, "") != nil {
-			owner = o
-			owners++
+		if chained {
+			above = runName{cmp.Or(o.parentSession, o.session), o.parent}
 		}
 	}
 	switch {
 	case owners == 1:
 		return owner
-	case n <= 1:
-		return last
-	}
-	steps := 0
-	for at := last; at != nil; steps++ {
-		if steps == len(r.open) { // a ring
-			return nil
-		}
-		if in(at) {
-			n--
-		}
-		if at.parent == "" { // runs may have no id: that is not one of them
-			break
-		}
-		at = r.find(runName{cmp.Or(at.parentSession, at.session), at.parent})
-	}
-	switch {
-	case n > 0:
+	case others > 0:
 		return nil
-	case owner != nil:
-		return owner
 	}
-	return last
+	return cmp.Or(owner, last)
 }
 
 // seen moves the time of the whole input on to that of a run, and that of its group.
