@@ -334,10 +334,7 @@ func (r *Recorder) runOf(ctx context.Context, ev Event) (o *openRun, at Moment) 
 	}
 	other, isOther := ev.(*Other)
 	_, isDefect := ev.(*DefectFound)
-	switch o = r.newest(m.Session); {
-	case o != nil && isDefect: // it happened at no time of the run
-		return o, at
-	case o != nil && isOther:
+	if o = r.newest(m.Session); o != nil && (isOther || isDefect) {
 		return o, o.clock.at(m, inside)
 	}
 	for _, g := range slices.Backward(r.groups) {
