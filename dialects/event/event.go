@@ -196,7 +196,6 @@ type (
 	TurnInfo             = writer.TurnInfo
 	TurnResult           = writer.TurnResult
 	Request              = writer.Request
-	Parameters           = writer.Parameters
 	Message              = writer.Message
 	Usage                = writer.Usage
 	UsageKeys            = writer.UsageKeys
