@@ -138,7 +138,7 @@ func (s *session) spent(update *object.Object) (more float64, ok bool) {
 	return *amount - last.amount, last.zero || last.currency == currency && *amount >= last.amount
 }
 
-var usageKeys = input.UsageKeys{Input: "inputTokens", Output: "outputTokens", Reasoning: "thoughtTokens",
+var usageKeys = event.UsageKeys{Input: "inputTokens", Output: "outputTokens", Reasoning: "thoughtTokens",
 	CacheRead: "cachedReadTokens", CacheWrite: "cachedWriteTokens", Total: "totalTokens"}
 
 // usage reads the usage of a prompt, which the protocol does not have yet. Its keys do not state whether cached and

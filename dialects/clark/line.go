@@ -212,7 +212,7 @@ func intOf(value []byte, none int64) int64 {
 	return none
 }
 
-var usageKeys = input.UsageKeys{Input: "input_tokens", Output: "output_tokens",
+var usageKeys = event.UsageKeys{Input: "input_tokens", Output: "output_tokens",
 	CacheWrite: "cache_creation_input_tokens", CacheRead: "cache_read_input_tokens"}
 
 // usage reads the counts of the message of l. The wire does not say how they count: it is as set, else as the provider

@@ -528,7 +528,7 @@ func (d *file) assistant(r *row) {
 	}
 }
 
-var keys = input.UsageKeys{Input: "input_tokens", Output: "output_tokens", CacheRead: "cache_read_input_tokens",
+var keys = event.UsageKeys{Input: "input_tokens", Output: "output_tokens", CacheRead: "cache_read_input_tokens",
 	CacheWrite: "cache_creation_input_tokens"}
 
 // denials are texts of results of calls that were not allowed, with the kind that newer versions state.

@@ -432,7 +432,7 @@ func (t *thread) counts(o *object.Object) *event.Usage {
 	return keys.Read(o, cmp.Or(t.e.Settings.Rule, spans.UsageRuleIncludesCache))
 }
 
-var keys = input.UsageKeys{Input: "input_tokens", Output: "output_tokens", Reasoning: "reasoning_output_tokens",
+var keys = event.UsageKeys{Input: "input_tokens", Output: "output_tokens", Reasoning: "reasoning_output_tokens",
 	CacheRead: "cached_input_tokens", CacheWrite: "cache_write_input_tokens", Total: "total_tokens"}
 
 // usage says what the call that was gathered took. Versions 0.140 to 0.142 say it after the outputs of its tools.

@@ -440,7 +440,7 @@ func blocks(content []byte) (list [][]byte) {
 // the reply failed, or they are elsewhere. Prompts of tools of the model come on top of the input where the total has
 // them.
 func usageOf(o *object.Object) *event.Usage {
-	keys := input.UsageKeys{Input: "input", Output: "output", Reasoning: "thoughts", CacheRead: "cached", Total: "total"}
+	keys := event.UsageKeys{Input: "input", Output: "output", Reasoning: "thoughts", CacheRead: "cached", Total: "total"}
 	u, tool := keys.Read(o, spans.UsageRuleExcludesReasoning), o.Count("tool")
 	if u == nil || u.Input|u.Output|u.Reasoning|u.CacheRead|u.Total == 0 {
 		return nil

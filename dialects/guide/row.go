@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/otelagent/otelagent/dialects/event"
-	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 )
@@ -167,7 +166,7 @@ func modelOf(o *object.Object) model {
 	return model{provider: o.String("provider_id"), id: o.String("model_id"), variant: o.String("variant")}
 }
 
-var usageKeys = input.UsageKeys{Input: "input", Output: "output", Reasoning: "reasoning", CacheRead: "cache_read",
+var usageKeys = event.UsageKeys{Input: "input", Output: "output", Reasoning: "reasoning", CacheRead: "cache_read",
 	CacheWrite: "cache_write", Total: "total"}
 
 // newSession returns a session of which the id and the settings are known.

@@ -12,9 +12,6 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// UsageKeys reads the counts of a usage.
-type UsageKeys = event.UsageKeys
-
 // Check reads the members of an object that a shape has, and notes a problem with each that does not fit it, or is
 // there twice. A shape is keys, each with its type after a colon if it is no string (any, object, array, number, count,
 // boolean, time), and with "!" after it if it must be there. A string that must be there must not be empty.

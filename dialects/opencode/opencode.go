@@ -473,7 +473,7 @@ func (d *reader) begin(info event.RunInfo, m *message, trigger spans.Trigger) {
 	s.Begin(transcript.Run{RunInfo: info, At: m.created, Trigger: trigger, Taken: copied})
 }
 
-var keys = input.UsageKeys{Input: "input", Output: "output", Reasoning: "reasoning", CacheRead: "cache.read",
+var keys = event.UsageKeys{Input: "input", Output: "output", Reasoning: "reasoning", CacheRead: "cache.read",
 	CacheWrite: "cache.write", Total: "total"}
 
 // usage returns the tokens of a message and their cost; nil when they are zero, as before the reply is there. A message

@@ -321,7 +321,7 @@ func plainEnum(o *object.Object, key string) string {
 	return name
 }
 
-var usageKeys = input.UsageKeys{Input: "input", Output: "output", Reasoning: "reasoning", CacheRead: "cache_read",
+var usageKeys = event.UsageKeys{Input: "input", Output: "output", Reasoning: "reasoning", CacheRead: "cache_read",
 	CacheWrite: "cache_write", Total: "total_tokens"}
 
 // texts returns the elements of an array: strings, or integers that are not negative, in decimal.

@@ -156,7 +156,7 @@ func (s *session) branch(to *run, at time.Time) {
 	}
 }
 
-var keys = input.UsageKeys{Input: "input", Output: "output", CacheRead: "cacheRead", CacheWrite: "cacheWrite",
+var keys = event.UsageKeys{Input: "input", Output: "output", CacheRead: "cacheRead", CacheWrite: "cacheWrite",
 	Total: "totalTokens"}
 
 // reply reads a message of the assistant: one model call.
