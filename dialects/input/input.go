@@ -30,10 +30,6 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// DefaultMaxLine is the longest line that is read, in bytes, unless Settings say otherwise. A line may hold a whole
-// request.
-const DefaultMaxLine = 64 << 20
-
 // Decoder reads one dialect. It remembers what it met, so that one Decoder reads all files of one recording. Not safe
 // for concurrent use.
 type Decoder interface {
@@ -117,6 +113,6 @@ func SettingsOf(all ...Settings) (s Settings) {
 			Session: cmp.Or(o.Session, s.Session), Agent: cmp.Or(o.Agent, s.Agent),
 			Provider: cmp.Or(o.Provider, s.Provider), Rule: cmp.Or(o.Rule, s.Rule)}
 	}
-	s.MaxLine = cmp.Or(s.MaxLine, DefaultMaxLine)
+	s.MaxLine = cmp.Or(s.MaxLine, 64<<20) // a line may hold a whole request
 	return s
 }
