@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"testing"
-
 )
 
 // rawEvent is what a reader by encoding/json would begin with: the keys of all variants, values as they came.

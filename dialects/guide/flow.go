@@ -15,12 +15,6 @@ import (
 
 // This file follows the rows: which message a part belongs to, which messages make a run, which session is current.
 
-// ownLine is a line of package ndjson that came after the row of a message or part.
-type ownLine struct {
-	line input.Line
-	seq  int64
-}
-
 // sessionRow reads a row of chat_sessions. Further are the other members of its line, stated the time that the line
 // states.
 func (d *Decoder) sessionRow(text, further []byte, stated time.Time) {
@@ -211,7 +205,7 @@ func (d *Decoder) holds(line input.Line) bool {
 		if n := len(m.parts); n > 0 {
 			lines = &m.parts[n-1].lines
 		}
-		*lines = append(*lines, ownLine{line, d.Seq})
+		*lines = append(*lines, line)
 	}
 	return true
 }
@@ -309,8 +303,8 @@ func (d *Decoder) emitLines(m *message) {
 	}
 }
 
-func (d *Decoder) emitHeld(lines []ownLine) {
+func (d *Decoder) emitHeld(lines []input.Line) {
 	for _, l := range lines {
-		d.Own(l.line, l.seq)
+		d.Own(l)
 	}
 }

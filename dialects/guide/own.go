@@ -61,7 +61,7 @@ func (d *Decoder) play(m *message) {
 			continue
 		}
 		raw = append(append(rawjson.Quote([]byte(`{"session":`), r.session), ','), raw[1:]...)
-		events, bad := ndjson.Read(d.Settings, input.Line{Text: raw}, seq)
+		events, bad := ndjson.Read(d.Settings, input.Line{Text: raw, Seq: seq})
 		if bad != nil {
 			d.reject("message", object.Join(place, bad.Field), bad.Reason)
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/otelagent/otelagent/dialects/event"
+	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 )
@@ -47,7 +48,7 @@ type message struct {
 	hiddenAt []byte    // as it came, null included; nil without such a key
 	parts    []*part
 	partAt   map[string]int // where in parts, by id
-	lines    []ownLine      // of package ndjson after it, before its parts
+	lines    []input.Line   // of package ndjson after it, before its parts
 
 	usage      *event.Usage
 	model      model
@@ -74,7 +75,7 @@ type part struct {
 	state   string
 	created time.Time
 	latest  time.Time
-	lines   []ownLine // of package ndjson after it
+	lines   []input.Line // of package ndjson after it
 	used    use
 }
 

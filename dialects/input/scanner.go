@@ -38,8 +38,9 @@ func Head(r io.Reader, known func(head []byte) bool) (all io.Reader, err error) 
 type Line struct {
 	// Text is without blanks around it and never empty. It is valid until the next Scan.
 	Text []byte
-	// Number is its number in the input, from 1; of a server-sent event that of its first data line.
-	Number int64
+	// Number is its number in the input, from 1; of a server-sent event that of its first data line. Seq is its number
+	// among all inputs, which is Meta.Seq of its events: the Shell sets it.
+	Number, Seq int64
 	// Arrived is when it was read; zero of a recording.
 	Arrived time.Time
 	// Event is the name of the server-sent event; empty for lines, and for events without one.

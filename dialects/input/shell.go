@@ -51,8 +51,8 @@ type Reader struct {
 	Document   func(value []byte)
 }
 
-// ReadOwn reads a line of package ndjson, whose number among all inputs is seq.
-type ReadOwn func(s Settings, line Line, seq int64) ([]event.Event, *LineError)
+// ReadOwn reads a line of package ndjson.
+type ReadOwn func(s Settings, line Line) ([]event.Event, *LineError)
 
 // Shell reads inputs for a Reader: it cuts them into lines or server-sent events, counts and numbers those, and turns
 // problems into errors that name the line and the key. Its fields, but for Name, are valid while a line is read. Not
@@ -167,6 +167,7 @@ func (s *Shell) documents(r io.Reader) error {
 
 // Line reads one line, which Number and Seq name.
 func (s *Shell) Line(line Line) {
+	line.Seq = s.Seq
 	switch {
 	case line.TooLong:
 		s.TooLong()
@@ -180,18 +181,18 @@ func (s *Shell) Line(line Line) {
 		s.Emit(lost)
 	case Own(line.Text):
 		if s.Reader.Holds == nil || !s.Reader.Holds(line) {
-			s.Own(line, s.Seq)
+			s.Own(line)
 		}
 	default:
 		s.Reader.Line(line)
 	}
 }
 
-// Own emits the events of a line of package ndjson, whose number among all inputs is seq.
-func (s *Shell) Own(line Line, seq int64) {
-	events, bad := s.own(s.Settings, line, seq)
+// Own emits the events of a line of package ndjson.
+func (s *Shell) Own(line Line) {
+	events, bad := s.own(s.Settings, line)
 	if bad != nil {
-		s.reject(bad, line.Number, seq)
+		s.reject(bad, line.Number, line.Seq)
 		return
 	}
 	s.Counts.Events++

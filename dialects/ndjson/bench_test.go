@@ -35,7 +35,7 @@ func BenchmarkDecoder(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		for i, line := range lines {
-			if _, bad := Read(input.Settings{}, input.Line{Text: line, Number: int64(i)}, int64(i)); bad != nil {
+			if _, bad := Read(input.Settings{}, input.Line{Text: line, Number: int64(i), Seq: int64(i)}); bad != nil {
 				b.Fatal(bad)
 			}
 		}

@@ -48,12 +48,12 @@ type Decoder struct{ input.Shell }
 // Agent and Provider those of runs that name none, Rule that of usage that names none.
 func NewDecoder(opts ...input.Settings) *Decoder {
 	d := &Decoder{input.NewShell(Dialect, Read, opts...)}
-	d.Reader.Line = func(line input.Line) { d.Own(line, d.Seq) }
+	d.Reader.Line = d.Own
 	return d
 }
 
-// Read reads one line, which becomes the events of Meta.Seq seq unless it says another. The events point into line.
-func Read(s input.Settings, line input.Line, seq int64) ([]event.Event, *input.LineError) {
+// Read reads one line, which becomes the events of Meta.Seq line.Seq unless it says another. The events point into it.
+func Read(s input.Settings, line input.Line) ([]event.Event, *input.LineError) {
 	o, err := object.Parse(line.Text)
 	if err != nil {
 		bad := input.Malformed(err)
@@ -81,7 +81,7 @@ func Read(s input.Settings, line input.Line, seq int64) ([]event.Event, *input.L
 	if in.members(o, shape.fields, v.Elem()); known && o.Failed() > 0 {
 		return nil, problems(o, name)
 	}
-	m.Arrived, m.Seq = line.Arrived, cmp.Or(m.Seq, seq)
+	m.Arrived, m.Seq = line.Arrived, cmp.Or(m.Seq, line.Seq)
 	ev := v.Interface().(event.Event)
 	other := &event.Other{Meta: *m, Type: name, Body: line.Text}
 	if !known {

@@ -147,7 +147,7 @@ func FuzzSchema(f *testing.F) {
 	}
 	s := compiled(f)
 	f.Fuzz(func(t *testing.T, line []byte) {
-		if evs, bad := Read(input.Settings{}, input.Line{Text: line}, 1); bad == nil {
+		if evs, bad := Read(input.Settings{}, input.Line{Text: line, Seq: 1}); bad == nil {
 			if err := valid(t, s, line); err != nil {
 				t.Fatalf("%v gives %d events", err, len(evs))
 			}

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"os"
 	"testing"
-
 )
 
 // rawEvent is what a reader by encoding/json would begin with: the keys of all variants, values as they came.
