@@ -69,13 +69,14 @@ func Read(s input.Settings, line input.Line) ([]event.Event, *input.LineError) {
 	}
 	shape, known := kindOf[name[len(input.OwnPrefix):]]
 	if !known { // only what every line may have is read
-		shape = &anyLine
+		shape = kindOf["user_asked"]
 	}
 	v := reflect.New(shape.typ)
 	m := v.Elem().Field(0).Addr().Interface().(*event.Meta)
 	switch shape.name {
 	case "run_started", "group_started", "fact_stated":
 		m.Session = s.Session
+		v.Elem().FieldByName("Dialect").SetString(Dialect)
 	}
 	in := reader{line: o, rule: s.Rule}
 	if in.members(o, shape.fields, v.Elem()); known && o.Failed() > 0 {

@@ -24,7 +24,7 @@ type reader struct {
 	rule spans.UsageRule // of usage that names none
 }
 
-// members sets the fields of v. A field whose key is absent keeps what v holds, unless it states what absence means.
+// members sets the fields of v. A field whose key is absent keeps what v holds, or has the value of another one.
 func (r *reader) members(o *object.Object, fields []field, v reflect.Value) {
 	twice := o.Twice()
 	for i := range fields {
@@ -33,8 +33,8 @@ func (r *reader) members(o *object.Object, fields []field, v reflect.Value) {
 			r.top = f.key
 		}
 		at, raw := v.FieldByIndex(f.at), o.Spelled(f.key)
-		if absent := f.absence(v); absent.IsValid() {
-			at.Set(absent)
+		if f.likeAt != nil {
+			at.Set(v.FieldByIndex(f.likeAt))
 		}
 		if p, isContent := at.Addr().Interface().(*[]byte); isContent {
 			text := o.Spelled(f.text)

@@ -11,20 +11,11 @@ import (
 // by them, and README.md and the schema have the same keys with what they mean.
 type field struct {
 	key      string
-	absent   reflect.Value // what the absent key means; invalid for the zero value
-	nullable bool          // the key holds any JSON, of which null is a value
-	origins  bool          // the key holds the provenances of messages, without these
+	nullable bool // the key holds any JSON, of which null is a value
+	origins  bool // the key holds the provenances of messages, without these
 
 	at, likeAt []int  // the indexes of the Go field, and of the one whose value the absent key means
 	text       string // the key of content that is text
-}
-
-// absence returns what the absent key means in v, which has the field; invalid for the zero value.
-func (f *field) absence(v reflect.Value) reflect.Value {
-	if f.likeAt != nil {
-		return v.FieldByIndex(f.likeAt)
-	}
-	return f.absent
 }
 
 // shape is a type of line, or of an object in a line.
@@ -35,8 +26,8 @@ type shape struct {
 }
 
 // of returns a shape of keys in their order. A key is the name of its Go field in lower case with underlines, unless
-// "=" and another name follow it. What its absence means may follow: the value of another Go field after "^", or a
-// text after ":". "?" says that the key holds any JSON, of which null is a value.
+// "=" and another name follow it. The Go field whose value its absence means may follow after "^". "?" says that the
+// key holds any JSON, of which null is a value.
 func of[T any](name, keys string) shape {
 	s := shape{name: name, typ: reflect.TypeFor[T]()}
 	if _, isEvent := any(new(T)).(event.Event); isEvent {
@@ -45,8 +36,7 @@ func of[T any](name, keys string) shape {
 	for key := range strings.FieldsSeq(keys) {
 		var f field
 		key, f.nullable = strings.CutSuffix(key, "?")
-		key, absent, isText := strings.Cut(key, ":")
-		key, like, isLike := strings.Cut(key, "^")
+		key, like, _ := strings.Cut(key, "^")
 		key, goName, isNamed := strings.Cut(key, "=")
 		for word := range strings.SplitSeq(key, "_") {
 			switch {
@@ -57,19 +47,14 @@ func of[T any](name, keys string) shape {
 				goName += strings.ToUpper(word[:1]) + word[1:]
 			}
 		}
-		f.key, f.text, f.at, f.origins = key, key+asText, s.index(goName), key == "provenance" && goName == "Messages"
-		if isText {
-			f.absent = reflect.ValueOf(absent)
-		}
-		if isLike {
-			f.likeAt = s.index(like)
-		}
+		f.key, f.text, f.at, f.likeAt = key, key+asText, s.index(goName), s.index(like)
+		f.origins = key == "provenance" && goName == "Messages"
 		s.fields = append(s.fields, f)
 	}
 	return s
 }
 
-// index returns where a field of that name is in the type.
+// index returns where a field of that name is in the type; nil without a name.
 func (s *shape) index(name string) (at []int) {
 	typ := s.typ
 	for part := range strings.SplitSeq(name, ".") {
@@ -79,16 +64,13 @@ func (s *shape) index(name string) (at []int) {
 	return at
 }
 
-// anyLine is a line of unknown type.
-var anyLine = of[event.Other]("", "")
-
 const permission = "tool call_id pattern action source target reason decided_by wait_ns=Wait options option outcome " +
 	"rules_digest derived start end"
 
 // kinds are all types of lines, in the order of the documentation.
 var kinds = [...]shape{
-	of[event.RunStarted]("run_started", "session_id^Session id^Run agent agent_id model provider dialect:"+Dialect+
-		" start parent_id parent_session_id parent_tool_call_id continuation continuation_tag fork_parent_id config "+
+	of[event.RunStarted]("run_started", "session_id^Session id^Run agent agent_id model provider dialect "+
+		"start parent_id parent_session_id parent_tool_call_id continuation continuation_tag fork_parent_id config "+
 		"config_id config_api=API metadata rules group_start group_role recording copied inferred"),
 	of[event.RunEnded]("run_ended", "end status status_word=Word rejected rejection error usage messages"),
 	of[event.TurnStarted]("turn_started", "index trigger purpose model provider variant start"),
@@ -114,9 +96,9 @@ var kinds = [...]shape{
 		"target reason summary before after "+
 		"start_messages_before=Compaction.MessagesBefore^CompactionResult.MessagesBefore "+
 		"start_input_tokens=Compaction.InputTokens^CompactionResult.InputTokens"),
-	of[event.GroupStarted]("group_started", "session_id^Session dialect:"+Dialect+" members start recording inferred"),
+	of[event.GroupStarted]("group_started", "session_id^Session dialect members start recording inferred"),
 	of[event.GroupEnded]("group_ended", "end selected_id selected_index evaluation_usage=Evaluation"),
-	of[event.FactStated]("fact_stated", "dialect:"+Dialect+" recording facts"),
+	of[event.FactStated]("fact_stated", "dialect recording facts"),
 	of[event.DefectFound]("defect_found", "code detail"),
 	of[event.Other]("other", "event_type=Type body?"),
 }
