@@ -29,19 +29,17 @@ type facts struct {
 	list    []event.Fact
 }
 
-// add adds a fact that is true since the time of the row.
-func (f *facts) add(key string, value []byte) { f.addAt(key, value, f.at) }
-
 // since adds a fact whose value, milliseconds, is also since when it is true; null takes it back.
 func (f *facts) since(key string, value []byte) {
 	at, ok := millis(value)
 	if !ok {
 		at = f.at
 	}
-	f.addAt(key, value, at)
+	f.add(key, value, at)
 }
 
-func (f *facts) addAt(key string, value []byte, at time.Time) {
+// add adds a fact that is true since a time, if it has a value.
+func (f *facts) add(key string, value []byte, at time.Time) {
 	if value != nil {
 		f.list = append(f.list, event.Fact{Subject: f.subject, Key: key, Value: value,
 			At: event.Moment{Time: at, Seq: f.seq}})
@@ -80,7 +78,7 @@ func (d *Decoder) furtherLine(kind string, value []byte) {
 		}
 	}
 	f := &facts{subject: subject, at: s.updated, seq: d.Seq}
-	f.add(factLine, compact(value))
+	f.add(factLine, compact(value), f.at)
 	d.state(f)
 }
 
@@ -104,6 +102,6 @@ func (d *Decoder) furtherKey(key string, value []byte) {
 	d.nextRow("document") // the key is content, and no part of an error
 	d.Shell.Counts.Events++
 	f := &facts{subject: "document", at: d.session.updated, seq: d.Seq}
-	f.add(factFurther+key, value)
+	f.add(factFurther+key, value, f.at)
 	d.state(f)
 }

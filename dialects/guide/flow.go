@@ -52,13 +52,13 @@ func (d *Decoder) sessionRow(text, further []byte, stated time.Time) {
 		return
 	}
 	f := &facts{subject: "session", at: s.updated, seq: d.Seq}
-	f.add(factRow, r.text)
+	f.add(factRow, r.text, f.at)
 	for key, value := range object.Of("", further).All() {
-		f.add(factFurther+key, value)
+		f.add(factFurther+key, value, f.at)
 	}
-	f.add("title", r.Literal("title"))
+	f.add("title", r.Literal("title"), f.at)
 	f.since("archived_at", r.Spelled("archived_at"))
-	f.add("rules", s.rules)
+	f.add("rules", s.rules, f.at)
 	d.state(f)
 }
 
@@ -226,12 +226,12 @@ func (d *Decoder) endMessage() {
 		lines, changed = append(lines, p.line), later(changed, p.latest)
 	}
 	f := &facts{subject: "message/" + m.id, at: m.latest, seq: m.seq}
-	f.addAt(factRow, input.Array(lines), changed)
+	f.add(factRow, input.Array(lines), changed)
 	f.since("hidden_at", m.hiddenAt)
 	f.since("queued_at", m.queuedAt)
 	f.since("queue_canceled_at", m.canceledAt)
 	if m.digest != "" {
-		f.add("system_prompt_digest", rawjson.Quote(nil, m.digest))
+		f.add("system_prompt_digest", rawjson.Quote(nil, m.digest), f.at)
 	}
 	d.state(f)
 	if m.digest != "" && len(s.digests) < maxDigests && !slices.Contains(s.digests, m.digest) {
@@ -278,12 +278,6 @@ func (s *session) copied(created time.Time) bool {
 
 // link is the tool call that named a child session.
 type link struct{ session, run, call string }
-
-// recentRun is a run that a compaction may continue: one of the last 64 of its session.
-type recentRun struct {
-	id     string
-	hidden time.Time
-}
 
 // before returns the last run that was not rewound at t.
 func (d *Decoder) before(t time.Time) string {

@@ -68,7 +68,7 @@ type Decoder struct {
 	message  *message   // whose parts are being read
 	stretch  []*message // of user and system, before the assistant's
 	joined   int        // bytes of stretch
-	recent   []recentRun
+	recent   []*run     // the last 64 of the session
 	children map[string]link
 }
 

@@ -13,10 +13,11 @@ import (
 
 // This file makes a run of a stretch of messages.
 
-// run is one run while its events are emitted.
+// run is one run while its events are emitted, and while a compaction may continue it.
 type run struct {
 	id, session string
 	last        time.Time // the latest time of its events
+	hidden      time.Time // since when it is rewound; zero when it is not
 }
 
 func (r *run) meta(t time.Time, seq int64) event.Meta {
@@ -62,7 +63,7 @@ func (d *Decoder) emitRun(a *message, over bool) {
 	if a != nil {
 		of = a
 	}
-	r := &run{id: first.id, session: d.session.id}
+	r := &run{id: first.id, session: d.session.id, hidden: first.hidden}
 	info, compacts := d.runInfo(all), a == nil && first.marker()
 	if compacts {
 		info.Continuation = spans.ContinuationCompaction
@@ -70,7 +71,7 @@ func (d *Decoder) emitRun(a *message, over bool) {
 			info.ParentID = d.before(first.created)
 		}
 	} else {
-		d.recent = append(d.recent[max(0, len(d.recent)-63):], recentRun{first.id, first.hidden})
+		d.recent = append(d.recent[max(0, len(d.recent)-63):], r)
 	}
 	d.Emit(&event.RunStarted{Meta: r.meta(first.created, first.seq), RunInfo: info})
 	for _, m := range users {
