@@ -105,7 +105,7 @@ func (d *Decoder) toolEnd(r *run, m event.Meta, l *line) {
 			p := derived(false)
 			p.Tool, p.CallID, p.Source, p.Reason, p.DecidedBy = name, id, refusal, text, by
 			p.Pattern = string(details.Raw("allowed_tools"))
-			d.permission(m, p)
+			d.Emit(&event.PermissionEvaluated{Meta: m, PermissionEvaluation: p})
 		}
 	}
 	c.started, c.ended = true, true
@@ -167,10 +167,6 @@ func (r *run) learn(names []string) {
 	}
 }
 
-func (d *Decoder) permission(m event.Meta, p event.PermissionEvaluation) {
-	d.Emit(&event.PermissionEvaluated{Meta: m, PermissionEvaluation: p})
-}
-
 // derived is an evaluation that follows from what gates said.
 func derived(allow bool) event.PermissionEvaluation {
 	p := event.PermissionEvaluation{Action: spans.ActionDeny, Source: sourceGate, Derived: true}
@@ -208,7 +204,7 @@ func (d *Decoder) gate(r *run, m event.Meta, l *line) {
 	if len(r.gates) < maxCatalogue {
 		r.gates = append(r.gates, g)
 	}
-	d.permission(m, p)
+	d.Emit(&event.PermissionEvaluated{Meta: m, PermissionEvaluation: p})
 }
 
 // offered compares what the gates allow with the tools that a request has, and emits which tools it hides that the
@@ -242,12 +238,12 @@ func (d *Decoder) offered(r *run, m event.Meta, l *line) {
 	if len(extra) > 0 {
 		p.Outcome, p.Reason = outcomeDiffers, "offered and not allowed: "+strings.Join(extra, ", ")
 	}
-	d.permission(m, p)
+	d.Emit(&event.PermissionEvaluated{Meta: m, PermissionEvaluation: p})
 	for _, name := range r.hidden {
 		if by := refusing(gates, name); len(by) > 0 && !slices.Contains(before, name) {
 			p := derived(false)
 			p.Tool, p.DecidedBy = name, strings.Join(by, ", ")
-			d.permission(m, p)
+			d.Emit(&event.PermissionEvaluated{Meta: m, PermissionEvaluation: p})
 		}
 	}
 }
