@@ -10,9 +10,6 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// taskTool is the guide's own name for the tool that runs a sub-agent.
-const taskTool = "task"
-
 // tool reports whether a part is a tool call.
 func (p *part) tool() bool { return p.kind == "dynamic-tool" || strings.HasPrefix(p.kind, "tool-") }
 
@@ -87,7 +84,7 @@ func (d *Decoder) emitCall(r *run, p *part) {
 	ev := &event.ToolEnded{Meta: r.meta(end.Time, p.seq), CallID: id, Name: name,
 		ToolResult: event.ToolResult{End: end, Result: p.ai.Spelled("output"), Truncated: measured.Bool("truncated")}}
 	ev.Outcome, ev.ToolResult.Error = p.result()
-	if name == taskTool {
+	if name == "task" { // the guide's own name for the tool that runs a sub-agent
 		// The child is {session_id}, bare or as the data of an envelope.
 		output := p.ai.Object("output")
 		child := cmp.Or(output.String("session_id"), output.Object("data").String("session_id"))
