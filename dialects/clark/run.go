@@ -60,10 +60,7 @@ type turn struct {
 
 // when is the time of an event: stated, else of its arrival.
 func when(m event.Meta) time.Time {
-	if m.Time.IsZero() {
-		return m.Arrived
-	}
-	return m.Time
+	return cmp.Or(m.Time, m.Arrived)
 }
 
 // replied reports whether l has the last reply of r.
@@ -123,12 +120,7 @@ func (d *Decoder) begin(s *stream, id string, identity *object.Object, l *line) 
 			}
 		}
 		d.remove(old)
-		r.repeats = time.Unix(0, 1) // the Recorder gives it to an unknown start
-		for _, at := range []time.Time{old.Start.Time, old.Time} {
-			if !at.IsZero() {
-				r.repeats = at
-			}
-		}
+		r.repeats = cmp.Or(old.Time, old.Start.Time, time.Unix(0, 1)) // the Recorder gives the last to an unknown start
 	}
 	d.runs[id] = r
 	return r

@@ -1,6 +1,7 @@
 package guide
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 	"time"
@@ -31,11 +32,8 @@ type facts struct {
 
 // since adds a fact whose value, milliseconds, is also since when it is true; null takes it back.
 func (f *facts) since(key string, value []byte) {
-	at, ok := millis(value)
-	if !ok {
-		at = f.at
-	}
-	f.add(key, value, at)
+	at, _ := millis(value)
+	f.add(key, value, cmp.Or(at, f.at))
 }
 
 // add adds a fact that is true since a time, if it has a value.

@@ -67,7 +67,7 @@ func (d *Decoder) sessionRow(text, further []byte, stated time.Time) {
 func (d *Decoder) of(typ, id string) bool {
 	if d.session == nil {
 		s := d.newSession(id)
-		if s.id = cmp.Or(id, s.id); s.id == "" {
+		if s.id == "" {
 			d.reject(typ, "session_id", "missing, want a string")
 			return false
 		}

@@ -2,6 +2,7 @@ package guide
 
 import (
 	"bytes"
+	"cmp"
 	"strconv"
 	"time"
 
@@ -172,10 +173,7 @@ var usageKeys = event.UsageKeys{Input: "input", Output: "output", Reasoning: "re
 
 // newSession returns a session of which the id and the settings are known.
 func (d *Decoder) newSession(id string) *session {
-	if id == "" {
-		id = d.Settings.Session
-	}
-	return &session{id: id, messages: map[string]bool{}, kinds: map[string]int64{}}
+	return &session{id: cmp.Or(id, d.Settings.Session), messages: map[string]bool{}, kinds: map[string]int64{}}
 }
 
 // waits reports whether the message is not yet, or never was, part of the transcript.

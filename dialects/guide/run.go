@@ -1,6 +1,7 @@
 package guide
 
 import (
+	"cmp"
 	"strconv"
 	"time"
 
@@ -120,9 +121,8 @@ func (d *Decoder) emitRun(a *message, over bool) {
 		for _, p := range s {
 			at, calls = later(at, p.latest), calls || p.tool()
 		}
-		if at.IsZero() { // else not: that of a message which grows is later than a turn of it that is not the last any more
-			at = a.updated
-		}
+		// The time of a message which grows is later than a turn of it that is not the last any more.
+		at = cmp.Or(at, a.updated)
 		end := event.TurnResult{End: event.Bound(at), Output: new(a.message(s))}
 		if len(steps) == 1 && !calls { // nothing makes the loop go on: usage of the message is that of this one call
 			end.Usage, usage = usage, nil
@@ -166,9 +166,7 @@ func (d *Decoder) runInfo(messages []*message) event.RunInfo {
 	}
 	m := s.model
 	for _, of := range messages {
-		if of.agent != "" {
-			info.Agent = of.agent
-		}
+		info.Agent = cmp.Or(of.agent, info.Agent)
 		if of.model.id != "" {
 			m = of.model
 		}
@@ -266,10 +264,7 @@ func (p *part) compaction() *object.Object {
 }
 
 func (d *Decoder) emitCompaction(r *run, m *message, p *part) {
-	at := p.created
-	if at.IsZero() {
-		at = m.created
-	}
+	at := cmp.Or(p.created, m.created)
 	ev := &event.CompactionEnded{Meta: r.meta(at, p.seq),
 		Compaction:       event.Compaction{Kind: spans.CompactionKindSummary, Start: stamped(at)},
 		CompactionResult: event.CompactionResult{End: event.Bound(later(at, p.latest))},

@@ -2,6 +2,7 @@ package input
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 	"strings"
 
@@ -53,9 +54,7 @@ func Check(o *object.Object, shape string) {
 func Message(o *object.Object, raw []byte) event.Message {
 	m := event.Message{Raw: raw, Role: o.Text("role"), ToolCallID: o.Text("tool_call_id", "toolCallId", "tool_use_id")}
 	for _, key := range [...]string{"timestamp", "created_at", "createdAt"} {
-		if t := Time(o.Raw(key)); m.Time.IsZero() {
-			m.Time = t
-		}
+		m.Time = cmp.Or(m.Time, Time(o.Raw(key)))
 	}
 	return m
 }

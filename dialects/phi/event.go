@@ -77,9 +77,7 @@ func (d *Decoder) event(o *object.Object, raw []byte, stamp time.Time) {
 		d.Counts.Events++
 		o = object.Of("", l.raw) // whatever its members are, they are no problem
 		l.m.Run, l.m.Session, l.m.Time = o.String("loop_id"), o.String("session_id"), o.Time("timestamp")
-		if !stamp.IsZero() {
-			l.m.Time = stamp
-		}
+		l.m.Time = cmp.Or(stamp, l.m.Time)
 		if l.m.Run != "" && (l.m.Session == "" || d.runs.byID[l.m.Run] != nil) {
 			l.m.Session = d.runs.home(l.m.Run)
 		}
@@ -94,9 +92,7 @@ func (d *Decoder) event(o *object.Object, raw []byte, stamp time.Time) {
 	if v&untimed == 0 {
 		l.m.Time = o.Time("timestamp")
 	}
-	if !stamp.IsZero() {
-		l.m.Time = stamp
-	}
+	l.m.Time = cmp.Or(stamp, l.m.Time)
 	if o.Failed() > 0 { // its other problems are found all the same
 		l.run = new(run)
 	} else if v&looks == 0 && l.m.Run != "" {

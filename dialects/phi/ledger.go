@@ -1,6 +1,7 @@
 package phi
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/otelagent/otelagent/dialects/event"
@@ -94,8 +95,7 @@ func (s *session) readRuns(path string) {
 	// A parent that is a run of this very session did not spawn it: phi-core takes the text before the first dot of a
 	// parent's id for its session, which is wrong where session ids have dots.
 	if ref := object.Of("", s.Raw("parent_spawn_ref")); ref != nil {
-		of := func(key string) string { return ref.Text(key) }
-		s.spawn = spawnRef{of("parent_session_id"), of("parent_loop_id"), of("tool_call_id")}
+		s.spawn = spawnRef{ref.Text("parent_session_id"), ref.Text("parent_loop_id"), ref.Text("tool_call_id")}
 		if slices.ContainsFunc(s.runs, func(p *record) bool { return p.id == s.spawn.loop }) {
 			s.spawn = spawnRef{}
 		}
@@ -105,10 +105,7 @@ func (s *session) readRuns(path string) {
 // facts emits what a session says and none of its runs, as facts that hold since it was last active.
 // Without a time there is nothing to order them by, and they are dropped.
 func (d *Decoder) facts(s *session) {
-	at := input.Time(s.Raw("last_active_at"))
-	if at.IsZero() {
-		at = input.Time(s.Raw("created_at"))
-	}
+	at := cmp.Or(input.Time(s.Raw("last_active_at")), input.Time(s.Raw("created_at")))
 	e := &event.FactStated{
 		Meta: event.Meta{Session: s.id, Time: at}, Dialect: Dialect, Recording: spans.RecordingLedger,
 	}
