@@ -76,7 +76,7 @@ func (d *Decoder) furtherLine(kind string, value []byte) {
 		}
 	}
 	f := &facts{subject: subject, at: s.updated, seq: d.Seq}
-	f.add(factLine, compact(value), f.at)
+	f.add(factLine, input.Compact(value), f.at)
 	d.state(f)
 }
 

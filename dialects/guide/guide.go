@@ -31,8 +31,6 @@
 package guide
 
 import (
-	"bytes"
-	"encoding/json"
 	"time"
 
 	"github.com/otelagent/otelagent/dialects/input"
@@ -133,20 +131,7 @@ func (d *Decoder) reject(typ, field, reason string) {
 func restOf(o *object.Object, but ...string) []byte {
 	o.Keep(o.Keys()...)
 	o.Use(but...)
-	return compact(o.Rest())
-}
-
-// compact returns a copy of the JSON value raw without blanks between its tokens.
-func compact(raw []byte) []byte {
-	if raw == nil {
-		return nil
-	}
-	var b bytes.Buffer
-	b.Grow(len(raw))
-	if json.Compact(&b, raw) != nil {
-		return bytes.Clone(raw)
-	}
-	return b.Bytes()
+	return input.Compact(o.Rest())
 }
 
 // remember adds to a map that forgets everything when it is full.

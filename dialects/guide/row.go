@@ -89,7 +89,7 @@ type row struct {
 
 // row reads a row, and rejects anything but an object.
 func (d *Decoder) row(typ string, text []byte) (row, bool) {
-	text = compact(text)
+	text = input.Compact(text)
 	o := object.Of(d.path, text)
 	if o == nil {
 		d.reject(typ, "data", "want an object, got "+rawjson.KindOf(text))
@@ -219,7 +219,7 @@ func (d *Decoder) whole(o *object.Object) {
 	d.RejectProblems("", o)
 	for key, value := range o.All() {
 		if key != "session" && key != "messages" {
-			d.furtherKey(key, compact(value))
+			d.furtherKey(key, input.Compact(value))
 		}
 	}
 }

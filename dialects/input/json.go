@@ -3,6 +3,7 @@ package input
 import (
 	"bytes"
 	"cmp"
+	"encoding/json"
 	"slices"
 	"strings"
 
@@ -114,6 +115,17 @@ func Provenance(value []byte) spans.Provenance {
 		return spans.Provenance{Raw: string(value)}
 	}
 	return p
+}
+
+// Compact returns a copy of a valid JSON value without blanks between its tokens; nil of nil.
+func Compact(value []byte) []byte {
+	if value == nil {
+		return nil
+	}
+	var b bytes.Buffer
+	b.Grow(len(value))
+	_ = json.Compact(&b, value)
+	return b.Bytes()
 }
 
 // Members returns keys and values, in turn, as a JSON object: a value of []byte as it is spelled, one of string as

@@ -1,11 +1,9 @@
 package phi
 
 import (
-	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
@@ -17,15 +15,11 @@ import (
 // document reads a ledger, or an array of ledgers or messages. The first element of an array decides which it is.
 func (d *Decoder) document(raw []byte) {
 	// phi-core lays its files out for people, but not its events.
-	var compact bytes.Buffer
-	if err := json.Compact(&compact, raw); err != nil {
-		d.RejectSyntax(err)
-		return
-	}
+	text := input.Compact(raw)
 	var list *object.Object
-	values, want := [][]byte{compact.Bytes()}, "a session"
+	values, want := [][]byte{text}, "a session"
 	if raw[0] == '[' {
-		list = object.Of("", input.Members("", compact.Bytes()))
+		list = object.Of("", input.Members("", text))
 		values = list.List("")
 	}
 	if isMessage(input.OutlineOf(raw), "[]") {
@@ -48,7 +42,7 @@ func (d *Decoder) document(raw []byte) {
 	}
 	d.RejectProblems("", list)
 	if len(messages) > 0 {
-		d.messages(messages, compact.Bytes())
+		d.messages(messages, text)
 	}
 }
 
