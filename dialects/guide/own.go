@@ -1,6 +1,7 @@
 package guide
 
 import (
+	"cmp"
 	"strconv"
 
 	"github.com/otelagent/otelagent/dialects/event"
@@ -27,14 +28,23 @@ const (
 	useSummary
 )
 
-// take returns the part with the index that raw is; nil when there is none, or it was taken for this use.
-func (m *message) take(raw []byte, use use) *part {
+// take returns the part with the index that raw is, and moves the event with at, and those behind it, on to its
+// number; an empty part when there is none, or it was taken for this use.
+func (m *message) take(raw []byte, use use, at *event.Meta) *part {
 	i, err := strconv.Atoi(string(raw))
 	if err != nil || i < 0 || i >= len(m.parts) || m.parts[i].used&use != 0 {
-		return nil
+		return &part{}
 	}
-	m.parts[i].used |= use
-	return m.parts[i]
+	p := m.parts[i]
+	p.used |= use
+	m.behind(p, at)
+	return p
+}
+
+// behind moves the event with at, and those that follow it, on to the number of a part.
+func (m *message) behind(p *part, at *event.Meta) {
+	at.Seq = max(at.Seq, p.seq)
+	m.seq = max(m.seq, at.Seq)
 }
 
 // takeAll returns the parts from from up to to that are in no output yet.
@@ -53,7 +63,6 @@ func (d *Decoder) play(m *message) {
 	defer func(number, at int64, path string) { d.Number, d.Seq, d.path = number, at, path }(d.Number, d.Seq, d.path)
 	d.Number, d.Seq, d.path = m.number, m.seq, m.path // where errors are
 	r := &run{session: d.session.id}
-	seq := m.seq
 	for i, raw := range m.own {
 		place := object.Element("metadata.otelagent.events", i)
 		if !input.Own(raw) {
@@ -61,86 +70,69 @@ func (d *Decoder) play(m *message) {
 			continue
 		}
 		raw = append(append(rawjson.Quote([]byte(`{"session":`), r.session), ','), raw[1:]...)
-		events, bad := ndjson.Read(d.Settings, input.Line{Text: raw, Seq: seq})
+		events, bad := ndjson.Read(d.Settings, input.Line{Text: raw, Seq: m.seq})
 		if bad != nil {
 			d.reject("message", object.Join(place, bad.Field), bad.Reason)
 		}
 		for _, ev := range events {
-			seq = max(seq, d.emitOwn(r, m, ev))
+			d.emitOwn(r, m, ev)
 		}
 	}
 	d.emitLines(m)
 }
 
 // partsOf takes the parts that raw, the first and the one after the last, refers to, and returns the message that they
-// make, nil without any, and the number of the last one.
-func (m *message) partsOf(raw []byte) (said *event.Message, last int64) {
+// make, nil without any. It moves the event with at behind the last one.
+func (m *message) partsOf(raw []byte, at *event.Meta) *event.Message {
 	bounds := rawjson.Elements(raw)
 	if len(bounds) != 2 {
-		return nil, 0
+		return nil
 	}
 	from, _ := strconv.Atoi(string(bounds[0]))
 	to, _ := strconv.Atoi(string(bounds[1]))
 	parts := m.takeAll(from, to)
 	if len(parts) == 0 {
-		return nil, 0
+		return nil
 	}
-	return new(m.message(parts)), parts[len(parts)-1].seq
+	m.behind(parts[len(parts)-1], at)
+	return new(m.message(parts))
 }
 
-// emitOwn emits an event with the content of the parts that it refers to. It returns the number of the last of them.
-func (d *Decoder) emitOwn(r *run, m *message, ev event.Event) (seq int64) {
+// emitOwn emits an event with the content of the parts that it refers to.
+func (d *Decoder) emitOwn(r *run, m *message, ev event.Event) {
 	switch ev := ev.(type) {
 	case *event.RunStarted:
 		ev.Recording = spans.RecordingLedger
 	case *event.RequestPrepared:
 		ev.System, ev.Tools = nil, nil
 		if ev.Attempt == 0 && ev.Temperature == nil && ev.MaxTokens == nil && ev.Level == "" && ev.Format == "" {
-			return 0 // nothing but digests is known of it
+			return // nothing but digests is known of it
 		}
 	case *event.MessageAdded:
 		envelope := restOf(object.Of("", ev.Message.Raw), "id", "createdAt", "role", "parts") // the row has these
 		ev.Message, ev.Meta.Time = m.message(m.takeAll(0, len(m.parts))), m.created
 		ev.Message.Raw = input.Merge(ev.Message.Raw, envelope)
 	case *event.ToolStarted:
-		p := m.take(ev.Args, useCall)
-		if ev.Args = nil; p != nil {
-			ev.Args, ev.Seq, r.id = p.ai.Spelled("input"), max(ev.Seq, p.seq), ev.Run
-			d.Emit(ev)
-			d.emitDecision(r, p, ev.ID)
-			return ev.Seq
-		}
+		p := m.take(ev.Args, useCall, &ev.Meta)
+		ev.Args, r.id = p.ai.Spelled("input"), ev.Run
+		defer d.emitDecision(r, p, ev.ID)
 	case *event.ToolEnded:
-		p := m.take(ev.Result, useResult)
-		if ev.Result = nil; p != nil {
-			ev.Result, ev.Seq = p.ai.Spelled("output"), max(ev.Seq, p.seq)
-			_, ev.ToolResult.Error = p.result()
-		}
-		seq = ev.Seq
+		p := m.take(ev.Result, useResult, &ev.Meta)
+		_, text := p.result()
+		ev.Result, ev.ToolResult.Error = p.ai.Spelled("output"), cmp.Or(text, ev.ToolResult.Error)
 	case *event.ReplyReceived:
-		said, last := m.partsOf(ev.Message.Raw)
-		if ev.Message = (event.Message{}); said != nil {
-			ev.Message, ev.Seq = *said, max(ev.Seq, last)
-		}
-		seq = ev.Seq
+		said := cmp.Or(m.partsOf(ev.Message.Raw, &ev.Meta), &event.Message{})
+		ev.Message = *said
 	case *event.TurnEnded:
 		if ev.Output != nil {
-			var last int64
-			ev.Output, last = m.partsOf(ev.Output.Raw)
-			ev.Seq = max(ev.Seq, last)
+			ev.Output = m.partsOf(ev.Output.Raw, &ev.Meta)
 		}
-		seq = ev.Seq
 	case *event.CompactionEnded:
-		p := m.take(ev.Summary, useSummary)
-		if ev.Summary = nil; p != nil {
-			o := p.compaction()
-			ev.Seq = max(ev.Seq, p.seq)
-			if ev.Target = o.String("tail_start_id"); o.String("summary") != "" { // the guide has no other way to say none
-				ev.Summary = o.Raw("summary")
-			}
+		o := m.take(ev.Summary, useSummary, &ev.Meta).compaction()
+		ev.Summary, ev.Target = nil, cmp.Or(o.String("tail_start_id"), ev.Target)
+		if o.String("summary") != "" { // the guide has no other way to say none
+			ev.Summary = o.Raw("summary")
 		}
-		seq = ev.Seq
 	}
 	d.Emit(ev)
-	return seq
 }
