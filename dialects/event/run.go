@@ -87,11 +87,13 @@ func (o *openRun) take(ev Event, at Moment) {
 	case *MessageAdded:
 		answered := func(t *openTool) bool { return t.id == ev.ToolCallID && t.ended != nil }
 		if i := slices.IndexFunc(o.tools, answered); i >= 0 { // it is over since this message
-			end := Moment{Time: ev.Message.Time, Source: spans.TimeSourceMessage}
-			if end.Time.Before(o.tools[i].start) { // also when the message has none
+			t, end := o.tools[i], Moment{Time: ev.Message.Time, Source: spans.TimeSourceMessage}
+			if end.Time.Before(t.start) { // also when the message has none
 				end = at
 			}
-			o.finish(o.tools[i], end)
+			end.Seq = t.ended.End.Seq
+			t.ended.End = end
+			o.closeTool(t)
 		}
 		if o.turn != nil {
 			o.turn.AddInput(ev.Message)
@@ -130,16 +132,15 @@ func (o *openRun) take(ev Event, at Moment) {
 		}
 		res := ev.ToolResult
 		res.End = stated(res.End, at)
+		t.ended = &res
 		if !ev.replayed() || !ev.ToolResult.End.Time.IsZero() {
-			t.tool.End(res)
-			o.drop(t)
+			o.closeTool(t)
 			return
 		}
 		res.Result = bytes.Clone(res.Result)
 		if res.Truncated != nil {
 			res.Truncated = new(*res.Truncated)
 		}
-		t.ended = &res
 	case *CompactionStarted:
 		o.endCompaction()
 		c := ev.Compaction
@@ -161,9 +162,7 @@ func (o *openRun) take(ev Event, at Moment) {
 		e := ev.PermissionEvaluation
 		e.End = stated(e.End, at)
 		start := at
-		if e.Wait > 0 {
-			start.Time = start.Time.Add(-e.Wait)
-		}
+		start.Time = start.Time.Add(-max(e.Wait, 0))
 		e.Start = stated(e.Start, start)
 		for i, q := range o.asked {
 			if q.call == e.CallID && (q.call != "" || q.tool == e.Tool) { // names may be learned later
@@ -249,22 +248,14 @@ func (o *openRun) running(id, name string) (found *openTool) {
 	return found
 }
 
-// finish ends a call whose result came before its time was known.
-func (o *openRun) finish(t *openTool, end Moment) {
-	end.Seq = t.ended.End.Seq
-	t.ended.End = end
-	t.tool.End(*t.ended)
-	o.drop(t)
-}
-
-// closeTool ends a call at the last time seen: with its reported outcome, if there is one, else as closed.
+// closeTool ends a call: with its reported outcome, if there is one, else as closed at the last time seen.
 func (o *openRun) closeTool(t *openTool) {
 	if t.ended != nil {
-		o.finish(t, t.ended.End)
-		return
+		t.tool.End(*t.ended)
+	} else {
+		t.tool.Close(o.clock.end())
 	}
-	t.tool.Close(o.clock.end())
-	o.drop(t)
+	o.tools = slices.DeleteFunc(o.tools, func(x *openTool) bool { return x == t })
 }
 
 // endWork ends tool calls and the compaction because no end was reported.
@@ -273,10 +264,6 @@ func (o *openRun) endWork() {
 		o.closeTool(o.tools[0])
 	}
 	o.endCompaction()
-}
-
-func (o *openRun) drop(t *openTool) {
-	o.tools = slices.DeleteFunc(o.tools, func(x *openTool) bool { return x == t })
 }
 
 func (o *openRun) startCompaction(c Compaction) *writer.Compacting {
