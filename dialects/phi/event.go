@@ -149,7 +149,7 @@ func (d *Decoder) read(l *line) {
 		kind, e := plainEnum(l.Object, "triggered_by"), &event.TurnStarted{Meta: l.m}
 		e.Index, e.Trigger = l.Count("turn_index"), cmp.Or(triggers[kind], spans.Trigger(kind))
 		if l.Failed() == 0 {
-			l.run.inTurn, l.run.turn, l.run.calls = true, e.Index, nil
+			l.run.inTurn, l.run.turn, l.run.calls = true, e.Index, map[string]*call{}
 		}
 		if !l.run.begun {
 			e.Provider = d.Settings.Provider
@@ -163,7 +163,7 @@ func (d *Decoder) read(l *line) {
 		case l.Failed() > 0:
 		case index == nil:
 		case !l.run.inTurn: // a turn whose start was not read: it started before
-			l.run.inTurn, l.run.turn, l.run.calls = true, index, nil
+			l.run.inTurn, l.run.turn, l.run.calls = true, index, map[string]*call{}
 			l.add(&event.TurnStarted{Meta: l.m, TurnInfo: event.TurnInfo{Index: index, Start: event.Bound(l.m.Time)}})
 		case l.run.turn == nil || *index != *l.run.turn:
 			l.Keep("turn_index")
@@ -180,12 +180,9 @@ func (d *Decoder) read(l *line) {
 		if e.Usage = usageKeys.Read(l.Object.Object("usage"), rule); !l.Has("usage") {
 			e.Usage = reply.usage(rule)
 		}
-		switch e.StopReason {
-		case "error":
-			e.Failed, e.Cancelled = true, e.Error == textCancelled
-		case "aborted":
-			e.Failed, e.Cancelled = true, true
-		}
+		aborted := e.StopReason == "aborted"
+		e.Failed = aborted || e.StopReason == "error"
+		e.Cancelled = aborted || e.Failed && e.Error == textCancelled
 		if reply.Raw != nil {
 			e.Output = &reply.Message
 		}

@@ -169,14 +169,8 @@ func (d *Decoder) loop(s *session, p *record) {
 		d.rest(loopRecord, rest, nil)
 	case !p.start.Time.IsZero() || o.Has("started_at"):
 		// A run without events, or with events that say less than its turns.
-		session, agent := any(s.id), any(s.Text("agent_id"))
-		if raw := o.Raw("session_id"); raw != nil {
-			session = raw
-		}
-		if raw := o.Raw("agent_id"); raw != nil {
-			agent = raw
-		}
-		begun = d.made(p.path, "AgentStart", "session_id", session, "agent_id", agent,
+		id := func(key string) []byte { return []byte(cmp.Or(string(o.Raw(key)), string(s.Literal(key)))) }
+		begun = d.made(p.path, "AgentStart", "session_id", id("session_id"), "agent_id", id("agent_id"),
 			"parent_loop_id", o.Raw("parent_loop_id"), "continuation_kind", o.Raw("continuation_kind"),
 			"timestamp", o.Raw("started_at"), "metadata", o.Raw("metadata"), "config_snapshot", o.Raw("config"))
 		d.rest(loopRecord, rest, o.Raw("started_at"))

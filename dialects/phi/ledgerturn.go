@@ -52,12 +52,10 @@ func (d *Decoder) turns(p *record, raws, behind [][]byte) {
 		}
 		d.Counts.Events++
 		once(o)
-		var inputs, results []message
-		for _, raw := range o.List("input_messages") {
-			inputs = append(inputs, messageOf(raw))
-		}
-		for _, raw := range o.List("tool_results") {
-			results = append(results, messageOf(raw))
+		inputs := o.List("input_messages")
+		var messages []message // the inputs, then the results
+		for _, raw := range slices.Concat(inputs, o.List("tool_results")) {
+			messages = append(messages, messageOf(raw))
 		}
 		reply := message{}
 		if o.Object("output_message") != nil {
@@ -73,7 +71,7 @@ func (d *Decoder) turns(p *record, raws, behind [][]byte) {
 		if d.made(at, "TurnStart", "timestamp", began, "turn_index", id.Raw("turnIndex"), "triggered_by",
 			o.Raw("triggered_by")) { // the others mean nothing without it
 			d.rest("Turn", rest, began)
-			d.turn(p, at, o, id.Raw("turnIndex"), inputs, results, reply)
+			d.turn(p, at, o, id.Raw("turnIndex"), messages[:len(inputs)], messages, reply)
 		}
 	}
 	for _, raw := range behind {
@@ -81,8 +79,8 @@ func (d *Decoder) turns(p *record, raws, behind [][]byte) {
 	}
 }
 
-// turn emits the events of one turn after its start.
-func (d *Decoder) turn(p *record, at string, o *object.Object, index []byte, inputs, results []message, reply message) {
+// turn emits the events of one turn after its start. All are its inputs and the results of its tools.
+func (d *Decoder) turn(p *record, at string, o *object.Object, index []byte, inputs, all []message, reply message) {
 	calls := map[string]*object.Object{}
 	var order []string
 	for _, asked := range reply.asks() {
@@ -93,7 +91,7 @@ func (d *Decoder) turn(p *record, at string, o *object.Object, index []byte, inp
 	}
 	result := map[string]*message{} // the first of each call
 	before := len(inputs)           // the inputs before the first result
-	for i, msg := range slices.Concat(inputs, results) {
+	for i, msg := range all {
 		if id := msg.ToolCallID; calls[id] != nil && result[id] == nil {
 			result[id] = &msg
 			if before = min(before, i); i < len(inputs) && msg.failedWith(textHookDenied) { // messageEnd has the call

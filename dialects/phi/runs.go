@@ -40,9 +40,6 @@ func (r *run) call(id string) *call {
 	c := r.calls[id]
 	if c == nil {
 		if c = new(call); len(r.calls) < maxCalls {
-			if r.calls == nil {
-				r.calls = make(map[string]*call)
-			}
 			r.calls[id] = c
 		}
 	}
