@@ -145,8 +145,7 @@ func (r *Recorder) Record(ctx context.Context, ev Event) {
 		r.groups = slices.DeleteFunc(r.groups, func(x *openGroup) bool { return x == g })
 	case *FactStated: // at their own times, else at that of the event, else when it arrived or after all that was seen
 		facts := slices.Clone(ev.Facts)
-		var c clock
-		c.last, c.assumed = r.floor(&ev.Meta)
+		c := r.floor(&ev.Meta)
 		for i := range facts {
 			facts[i].At = stated(facts[i].At, c.at(&ev.Meta, time.Time{}))
 		}
@@ -213,7 +212,7 @@ func (r *Recorder) lose(m *Meta) {
 func (r *Recorder) start(ctx context.Context, m *Meta, info RunInfo, g *openGroup, in time.Time) (*openRun, Moment) {
 	o := &openRun{runName: runName{info.SessionID, info.ID}, parent: info.ParentID, parentSession: info.ParentSessionID,
 		group: g}
-	o.clock.last, o.clock.assumed = r.floor(m)
+	o.clock = r.floor(m)
 	at := o.clock.at(m, in)
 	info.Start = stated(info.Start, at)
 	o.clock.seen(info.Start.Time)
@@ -249,16 +248,13 @@ func (r *Recorder) newest(session string) *openRun {
 	return nil
 }
 
-// floor is the time that an untimed first event of a run is known not to precede: the last time in the input before it.
-// Where the input has none, it is assumed to be when the input was written.
-func (r *Recorder) floor(m *Meta) (last time.Time, assumed bool) {
-	switch {
-	case !m.replayed():
-		return time.Time{}, false
-	case r.last.IsZero():
-		return r.written, !r.written.IsZero()
+// floor is the clock of a run that begins with m. An untimed first event is known not to precede the last time in the
+// input before it. Where the input has none, that is assumed to be when the input was written.
+func (r *Recorder) floor(m *Meta) clock {
+	if !m.replayed() {
+		return clock{}
 	}
-	return r.last, false
+	return clock{last: cmp.Or(r.last, r.written), assumed: r.last.IsZero() && !r.written.IsZero()}
 }
 
 // spawner returns the tool call that certainly spawned the run: its parent is open with exactly that call open. In a
@@ -410,7 +406,7 @@ type openGroup struct {
 
 func (r *Recorder) startGroup(ctx context.Context, m *Meta, info GroupInfo) (*openGroup, Moment) {
 	g := &openGroup{session: info.SessionID, members: slices.Clone(info.Members)}
-	g.clock.last, g.clock.assumed = r.floor(m)
+	g.clock = r.floor(m)
 	at := g.clock.at(m, time.Time{})
 	info.Start = stated(info.Start, at)
 	g.ctx, g.group = r.tracer.StartGroup(r.in(ctx, m), info)
