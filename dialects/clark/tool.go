@@ -135,13 +135,6 @@ func (r *run) refusal(c *call, details *object.Object, text string) (source span
 // maxCatalogue bounds the names of tools that are remembered of a run, and the gates of an attempt.
 const maxCatalogue = 1024
 
-// Outcomes of evaluations that package spans does not have.
-const (
-	outcomeResolved = "conflict_resolved" // disjoint allow lists were repaired
-	outcomeOffered  = "offered"           // the gates allow all tools of a request
-	outcomeDiffers  = "offered_differs"   // they do not
-)
-
 // gate is the allow list of one gate for one attempt.
 type gate struct {
 	plugin string
@@ -193,7 +186,7 @@ func (d *Decoder) gate(r *run, m event.Meta, l *line) {
 	switch {
 	case resolved:
 		g.plugin = l.String("chosen_plugin")
-		p.Reason, p.Outcome = l.String("reason"), outcomeResolved
+		p.Reason, p.Outcome = l.String("reason"), "conflict_resolved" // disjoint allow lists were repaired
 		p.Options, p.Option = l.Raw("plugins"), g.plugin
 		r.gates = nil
 	case !l.Has("allow"):
@@ -234,9 +227,9 @@ func (d *Decoder) offered(r *run, m event.Meta, l *line) {
 		}
 	}
 	p := derived(len(offered) > 0)
-	p.Pattern, p.Outcome = string(append(bytes.TrimSuffix(pattern, []byte{','}), ']')), outcomeOffered
+	p.Pattern, p.Outcome = string(append(bytes.TrimSuffix(pattern, []byte{','}), ']')), "offered"
 	if len(extra) > 0 {
-		p.Outcome, p.Reason = outcomeDiffers, "offered and not allowed: "+strings.Join(extra, ", ")
+		p.Outcome, p.Reason = "offered_differs", "offered and not allowed: "+strings.Join(extra, ", ")
 	}
 	d.Emit(&event.PermissionEvaluated{Meta: m, PermissionEvaluation: p})
 	for _, name := range r.hidden {

@@ -288,8 +288,8 @@ func (m mapper) turn(r *session.Run, t *session.Turn) treeTurn {
 		var list []string
 		_ = json.Unmarshal([]byte(p.Pattern), &list) // empty where there is none
 		switch {
-		case p.Tool != "" || p.Outcome == outcomeOffered || p.Outcome == outcomeDiffers:
-		case p.Outcome == outcomeResolved:
+		case p.Tool != "" || p.Outcome == "offered" || p.Outcome == "offered_differs":
+		case p.Outcome == "conflict_resolved":
 			c := treeConflict{Chosen: p.Option, Allow: list}
 			for _, text := range m.bodies(p.Options) {
 				if err := json.Unmarshal([]byte(text), &c.Plugins); err != nil {
