@@ -88,7 +88,6 @@ func (s *Shell) Read(read func() error) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
 		s.yield, s.stopped = yield, false
 		s.Number, s.Seq, s.Arrived = 0, 0, time.Time{}
-		defer func() { s.yield = nil }()
 		if err := read(); err != nil && !s.stopped {
 			yield(nil, fmt.Errorf("%s: %w", s.Name, err))
 		}
@@ -131,9 +130,7 @@ func (s *Shell) lines(r io.Reader) error {
 		s.Number, s.Seq, s.Arrived = line.Number, s.Counts.Lines, line.Arrived
 		s.Line(line)
 	}
-	if !s.stopped {
-		s.Counts.Lines = before + in.Lines()
-	}
+	s.Counts.Lines = before + in.Lines()
 	return in.Err()
 }
 
