@@ -87,8 +87,7 @@ func (d *Decoder) line(line input.Line) {
 	d.path = ""
 	kind := o.String("type")
 	if kind == "" {
-		whole := o.Has("session") || o.Has("messages") || o.Has("message") || o.Has("parts")
-		if o.Has("type") || o.Has("data") || !whole {
+		if o.Has("type", "data") || !o.Has("session", "messages", "message", "parts") {
 			d.reject("", "type", "want a string that is not empty")
 			return
 		}

@@ -204,7 +204,7 @@ func (d *Decoder) whole(o *object.Object) {
 		d.sessionRow(row, nil, time.Time{})
 	}
 	d.path = ""
-	if o.Has("message") || o.Has("parts") {
+	if o.Has("message", "parts") {
 		d.rowsOf(o)
 		return
 	}
