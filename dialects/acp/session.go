@@ -22,6 +22,7 @@ type session struct {
 
 	loading bool     // session/load has no response: updates are history
 	history [][]byte // the updates that were replayed
+	held    int      // bytes of them
 
 	forkOf, cwd, mode, model string
 	used                     *int64 // tokens in the context by the last update, nil before
@@ -120,9 +121,7 @@ func (d *Decoder) loaded(s *session, at event.Meta) {
 		updates := strconv.AppendInt(nil, int64(n), 10)
 		d.state(s, at, fact("acp.history", input.Members("updates", updates, "items", input.Array(s.history))))
 	}
-	for _, update := range s.history {
-		d.held -= len(update)
-	}
+	d.release(&s.held)
 	s.loading, s.history = false, nil
 }
 

@@ -60,7 +60,7 @@ func (d *Decoder) update(f *frame, p *pending) {
 			s.spent(o)
 		}
 		s.history = append(s.history, bytes.Clone(raw))
-		d.held += len(raw)
+		d.hold(&s.held, len(raw))
 		return
 	}
 	r, taken := s.prompt(), false
