@@ -83,7 +83,7 @@ func (d *Decoder) request(f *frame) {
 	p := &pending{dir: f.dir, id: f.id, method: f.method, s: d.session(name)}
 	m.take(d, f, p)
 	if p.s != nil && !f.bad() {
-		d.keep(p.s, f.meta, f.method+".unknown_keys", f.more)
+		d.keep(p.s, f.meta, f.method+input.UnknownKeys, f.more)
 	}
 	if f.id == "" || f.bad() {
 		d.release(&p.held)
@@ -103,7 +103,7 @@ func (d *Decoder) response(f *frame) {
 		d.pending = slices.Delete(d.pending, i, i+1)
 		f.method = p.method
 		if p.s != nil {
-			d.keep(p.s, f.meta, p.method+".response.unknown_keys", f.more)
+			d.keep(p.s, f.meta, p.method+".response"+input.UnknownKeys, f.more)
 		}
 		if p.then == nil || p.run != nil && p.run.over {
 			d.keep(p.s, f.meta, p.method+".response", input.Members("result", f.result, "error", f.err))

@@ -102,7 +102,7 @@ func (d *Decoder) prompt(f *frame, p *pending) {
 	d.Emit(&event.TurnStarted{Meta: at, TurnInfo: event.TurnInfo{Index: new(int64(0)),
 		Trigger: spans.TriggerUser}})
 	d.Emit(&event.MessageAdded{Meta: at, Message: message("user", f.in.Raw("prompt"), f.in.String("messageId"))})
-	d.Other(at, mPrompt+".unknown_keys", f.in.Rest())
+	d.Other(at, mPrompt+input.UnknownKeys, f.in.Rest())
 }
 
 // message is a message of a role.
@@ -246,7 +246,7 @@ func (d *Decoder) answer(f *frame, r *run) {
 			p.end(at)
 		}
 	}
-	d.Other(at, mPrompt+".unknown_keys", result.Rest())
+	d.Other(at, mPrompt+input.UnknownKeys, result.Rest())
 	d.Other(at, mPrompt+".error", f.err)
 	d.endTurn(r, at, turn)
 	d.Emit(&event.RunEnded{Meta: at, RunResult: res})

@@ -113,7 +113,7 @@ func (d *Decoder) toolUpdate(f *frame, r *run, typ string, o *object.Object, raw
 	over := c.status == "completed" || c.status == "failed"
 	switch now := o.String("status"); {
 	case over || c.first.Seq == m.Seq || !c.started:
-		d.progress(c, m, typ+".unknown_keys", more)
+		d.progress(c, m, typ+input.UnknownKeys, more)
 	case now == "pending" || now == "in_progress":
 		// The type has the status, so that the time at which execution began is known also where no content is captured.
 		d.progress(c, m, typ+"."+now, raw)
@@ -189,8 +189,8 @@ func (d *Decoder) permission(f *frame, p *pending) {
 	e := event.PermissionEvaluation{CallID: c.id, Tool: c.name, Action: spans.ActionAsk, Options: bytes.Clone(options)}
 	d.hold(&p.held, len(options))
 	d.Emit(&event.PermissionAsked{Meta: r.at(f.meta), PermissionEvaluation: e})
-	d.progress(c, r.last, mPermission+".toolCall.unknown_keys", more)
-	d.Other(r.last, mPermission+".unknown_keys", f.in.Rest())
+	d.progress(c, r.last, mPermission+".toolCall"+input.UnknownKeys, more)
+	d.Other(r.last, mPermission+input.UnknownKeys, f.in.Rest())
 	p.run = r
 	p.end = func(at event.Meta) {
 		e.Tool = c.name
@@ -222,7 +222,7 @@ func (d *Decoder) permission(f *frame, p *pending) {
 			}
 		}
 		p.end(f.meta)
-		d.Other(r.last, mPermission+".unknown_keys", result.Rest())
+		d.Other(r.last, mPermission+input.UnknownKeys, result.Rest())
 	}
 }
 

@@ -36,7 +36,7 @@ func (d *Decoder) update(f *frame, p *pending) {
 	if input.Check(o, updates[typ]); f.bad() {
 		return
 	}
-	d.keep(s, f.meta, mUpdate+".unknown_keys", f.in.Rest())
+	d.keep(s, f.meta, mUpdate+input.UnknownKeys, f.in.Rest())
 	var facts []event.Fact
 	switch typ {
 	case "session_info_update":
@@ -52,7 +52,7 @@ func (d *Decoder) update(f *frame, p *pending) {
 	}
 	if facts != nil { // what is true of the session from now on, whether a prompt is open or not
 		d.state(s, f.meta, facts...)
-		d.keep(s, f.meta, typ+".unknown_keys", o.Rest())
+		d.keep(s, f.meta, typ+input.UnknownKeys, o.Rest())
 		return
 	}
 	if s.loading {

@@ -13,9 +13,6 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// unknownKeys follows the variant in Other.Type where an event had keys that are not clark-agent's.
-const unknownKeys = ".unknown_keys"
-
 // pieces are the kinds of chunks that are no reasoning.
 var pieces = map[string]event.PartialKind{"text": event.PartialText, "tool_call_delta": event.PartialToolInput}
 
@@ -139,7 +136,7 @@ func (d *Decoder) handle(r *run, l *line) {
 // extras keeps the members of an event that its variant does not have. Those of a request are in its payload.
 func (d *Decoder) extras(m event.Meta, l *line) {
 	if l.payload == nil && l.variant != "message_update" { // one more event for each piece of a reply would be too many
-		d.Other(m, l.name+unknownKeys, l.Rest())
+		d.Other(m, l.name+input.UnknownKeys, l.Rest())
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/otelagent/otelagent/dialects/event"
+	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -145,15 +146,15 @@ func (d *Decoder) announce(r *run, hint event.Moment) {
 		r.Start = hint
 	}
 	d.Emit(&r.RunStarted)
-	d.Other(r.Meta, "agent_start"+unknownKeys, r.startExtra)
-	d.Other(r.Meta, "run_identified"+unknownKeys, r.extra)
+	d.Other(r.Meta, "agent_start"+input.UnknownKeys, r.startExtra)
+	d.Other(r.Meta, "run_identified"+input.UnknownKeys, r.extra)
 	for _, s := range r.early {
 		if s.prompt.Raw == nil {
 			d.beginTurn(r, 0, &event.TurnStarted{Meta: s.meta})
 		} else {
 			d.Emit(&event.MessageAdded{Meta: s.meta, Message: s.prompt})
 		}
-		d.Other(s.meta, s.name+unknownKeys, s.extra)
+		d.Other(s.meta, s.name+input.UnknownKeys, s.extra)
 	}
 	r.early = nil
 }

@@ -19,6 +19,9 @@ import (
 // OwnPrefix begins the type of each line of package ndjson.
 const OwnPrefix = "otelagent."
 
+// UnknownKeys follows the name of an event in Other.Type where it had keys that its dialect does not know.
+const UnknownKeys = ".unknown_keys"
+
 // Own reports whether line, which may be cut anywhere after it, has at its top level the key "type" with a string
 // that begins with OwnPrefix. It reads no further than that key, and holds nothing of line. Of several such keys the
 // first counts.

@@ -27,9 +27,6 @@ const Dialect = "otelagent"
 //go:embed schema.json
 var Schema []byte
 
-// unknownKeys follows the type in Other.Type where a line had unknown keys.
-const unknownKeys = ".unknown_keys"
-
 // Recognise returns why a line, which may be cut, is of this dialect, without content; empty when it is not.
 func Recognise(o input.Outline) (why string) {
 	if strings.HasPrefix(o.Text("", "type"), input.OwnPrefix) {
@@ -88,7 +85,7 @@ func Read(s input.Settings, line input.Line) ([]event.Event, *input.LineError) {
 	if !known {
 		return []event.Event{other}, nil
 	}
-	other.Type += unknownKeys
+	other.Type += input.UnknownKeys
 	switch other.Body = o.Rest(); {
 	case other.Body == nil:
 		return []event.Event{ev}, nil

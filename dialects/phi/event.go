@@ -14,9 +14,6 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// unknownKeys follows the variant in Other.Type where an event has keys that are not phi-core's.
-const unknownKeys = ".unknown_keys"
-
 // line is one AgentEvent.
 type line struct {
 	*object.Object
@@ -109,11 +106,11 @@ func (d *Decoder) event(o *object.Object, raw []byte, stamp time.Time) {
 		rest = nil
 	}
 	if v&ends != 0 {
-		d.Other(l.m, l.name+unknownKeys, rest)
+		d.Other(l.m, l.name+input.UnknownKeys, rest)
 		rest = nil
 	}
 	d.emit(l.events...)
-	d.Other(l.m, l.name+unknownKeys, rest)
+	d.Other(l.m, l.name+input.UnknownKeys, rest)
 }
 
 // read reads the members that the variant of l has, and adds the events that it gives.

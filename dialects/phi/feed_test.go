@@ -78,7 +78,7 @@ func TestStamp(t *testing.T) {
 			if got := metaOf(ev); !got.Time.Equal(at) {
 				t.Errorf("%s: %T at %s", name, ev, got.Time)
 			}
-			if o, ok := ev.(*event.Other); ok && strings.HasSuffix(o.Type, unknownKeys) {
+			if o, ok := ev.(*event.Other); ok && strings.HasSuffix(o.Type, input.UnknownKeys) {
 				t.Errorf("%s: %s has unknown keys: %s", name, o.Type, o.Body)
 			}
 		}

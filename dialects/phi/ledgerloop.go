@@ -107,7 +107,7 @@ func (d *Decoder) rest(name string, members, began []byte) {
 	if members != nil {
 		m := d.runMeta()
 		m.Time = input.Time(began)
-		d.Other(m, name+unknownKeys, members)
+		d.Other(m, name+input.UnknownKeys, members)
 	}
 }
 
@@ -230,7 +230,7 @@ func (d *Decoder) beforeEnd() {
 		e.Compaction.Start, e.End, e.Summary = event.Moment{Time: at}, event.Moment{Time: at}, block
 		d.emit(e)
 	} else if block != nil {
-		d.Other(d.runMeta(), loopRecord+unknownKeys, input.Members("compaction_block", block))
+		d.Other(d.runMeta(), loopRecord+input.UnknownKeys, input.Members("compaction_block", block))
 	}
 	var refs [][]byte
 	for _, ref := range d.record.refs {
@@ -240,6 +240,6 @@ func (d *Decoder) beforeEnd() {
 	}
 	d.record.block, d.record.refs = nil, nil
 	if refs != nil {
-		d.Other(d.runMeta(), loopRecord+unknownKeys, input.Members("child_loop_refs", input.Array(refs)))
+		d.Other(d.runMeta(), loopRecord+input.UnknownKeys, input.Members("child_loop_refs", input.Array(refs)))
 	}
 }
