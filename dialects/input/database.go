@@ -38,11 +38,9 @@ const (
 	rowBytes = 16
 )
 
-// sqliteMagic begins every SQLite database file (https://sqlite.org/fileformat.html, section 1.3.1).
-const sqliteMagic = "SQLite format 3\x00"
-
-// IsSQLite reports whether an input that begins with head is an SQLite file.
-func IsSQLite(head []byte) bool { return bytes.HasPrefix(head, []byte(sqliteMagic)) }
+// IsSQLite reports whether an input that begins with head is an SQLite file (https://sqlite.org/fileformat.html, section
+// 1.3.1).
+func IsSQLite(head []byte) bool { return bytes.HasPrefix(head, []byte("SQLite format 3\x00")) }
 
 // OpenSQLite opens an SQLite file of another program to read it, its write-ahead log included. Its schema may not call
 // functions that act. The program has to have a driver of the name sqlite that is modernc.org/sqlite.

@@ -140,25 +140,22 @@ func Members(members ...any) (object []byte) {
 			size += len(m) + len(`"":,`)
 		}
 	}
+	object = make([]byte, 0, size)
 	for i := 0; i < len(members); i += 2 {
 		value, _ := members[i+1].([]byte)
 		text, _ := members[i+1].(string)
 		if len(value) == 0 && text == "" {
 			continue
 		}
-		if object == nil {
-			object = make([]byte, 0, size)
-		}
 		object = append(rawjson.Quote(append(object, ','), members[i].(string)), ':')
 		if object = append(object, value...); text != "" {
 			object = rawjson.Quote(object, text)
 		}
 	}
-	if object == nil {
+	if len(object) == 0 {
 		return nil
 	}
-	object[0] = '{'
-	return append(object, '}')
+	return rawjson.Enclose(object, 0, "{}")
 }
 
 // Array returns elements as a JSON array.
