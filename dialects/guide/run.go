@@ -60,10 +60,7 @@ func (d *Decoder) emitRun(a *message, over bool) {
 	if a != nil {
 		all = append(users[:len(users):len(users)], a)
 	}
-	first, of := all[0], all[0]
-	if a != nil {
-		of = a
-	}
+	first := all[0]
 	r := &run{id: first.id, session: d.session.id, hidden: first.hidden}
 	info, compacts := d.runInfo(all), a == nil && first.marker()
 	if compacts {
@@ -95,7 +92,7 @@ func (d *Decoder) emitRun(a *message, over bool) {
 	case first.role == "user":
 		trigger = spans.TriggerUser
 	}
-	d.emitTurnStart(r, of, first.created, first.seq, event.TurnInfo{Index: new(int64(0)), Trigger: trigger})
+	d.emitTurnStart(r, cmp.Or(a, first), first.created, first.seq, event.TurnInfo{Index: new(int64(0)), Trigger: trigger})
 	for _, m := range users {
 		if !m.marker() {
 			d.Emit(&event.MessageAdded{Meta: r.meta(m.created, m.seq), Message: m.message(m.parts)})
