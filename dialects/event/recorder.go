@@ -125,22 +125,19 @@ func (r *Recorder) Record(ctx context.Context, ev Event) {
 		}
 		info := ev.GroupInfo
 		info.SessionID = cmp.Or(info.SessionID, ev.Session)
-		g, _ := r.startGroup(ctx, &ev.Meta, info)
-		r.groups = append(r.groups, g)
+		r.groups = append(r.groups, r.startGroup(ctx, &ev.Meta, info))
 	case *GroupEnded:
-		var g *openGroup
-		var at Moment
-		for _, x := range slices.Backward(r.groups) {
+		var g *openGroup // the last to start of several
+		for _, x := range r.groups {
 			if (ev.Session == "" || x.session == ev.Session) && slices.Contains(x.members, ev.SelectedID) {
-				g, at = x, x.clock.at(&ev.Meta, time.Time{})
-				break
+				g = x
 			}
 		}
 		if g == nil {
-			g, at = r.startGroup(ctx, &ev.Meta, GroupInfo{SessionID: ev.Session, Inferred: true})
+			g = r.startGroup(ctx, &ev.Meta, GroupInfo{SessionID: ev.Session, Inferred: true})
 		}
 		res := ev.GroupResult
-		res.End = stated(res.End, at)
+		res.End = stated(res.End, g.clock.at(&ev.Meta, time.Time{}))
 		g.group.End(res)
 		r.groups = slices.DeleteFunc(r.groups, func(x *openGroup) bool { return x == g })
 	case *FactStated: // at their own times, else at that of the event, else when it arrived or after all that was seen
@@ -404,13 +401,12 @@ type openGroup struct {
 	clock   clock
 }
 
-func (r *Recorder) startGroup(ctx context.Context, m *Meta, info GroupInfo) (*openGroup, Moment) {
+func (r *Recorder) startGroup(ctx context.Context, m *Meta, info GroupInfo) *openGroup {
 	g := &openGroup{session: info.SessionID, members: slices.Clone(info.Members)}
 	g.clock = r.floor(m)
-	at := g.clock.at(m, time.Time{})
-	info.Start = stated(info.Start, at)
+	info.Start = stated(info.Start, g.clock.at(m, time.Time{}))
 	g.ctx, g.group = r.tracer.StartGroup(r.in(ctx, m), info)
-	return g, at
+	return g
 }
 
 // groupOf returns the group that a starting run belongs to, and says so in info: as a member by its id, or as the judge
