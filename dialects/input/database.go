@@ -38,8 +38,8 @@ const (
 	rowBytes = 16
 )
 
-// IsSQLite reports whether an input that begins with head is an SQLite file (https://sqlite.org/fileformat.html, section
-// 1.3.1).
+// IsSQLite reports whether an input that begins with head is an SQLite file, as section 1.3.1 of
+// https://sqlite.org/fileformat.html has it.
 func IsSQLite(head []byte) bool { return bytes.HasPrefix(head, []byte("SQLite format 3\x00")) }
 
 // OpenSQLite opens an SQLite file of another program to read it, its write-ahead log included. Its schema may not call
