@@ -117,7 +117,7 @@ func (t *Transport) find(q *request) (c *conversation, again bool) {
 
 // known returns the conversation that had the longest beginning of the messages as its request: best one with the reply
 // that follows there, else one that has no later request. The caller holds the lock.
-func (t *Transport) known(q *request) (close *conversation) {
+func (t *Transport) known(q *request) (idle *conversation) {
 	for n := len(q.Messages) - 1; n > 0; n-- {
 		list := t.index[q.prefixes[n]]
 		if len(list) == 0 {
@@ -129,12 +129,12 @@ func (t *Transport) known(q *request) (close *conversation) {
 			switch {
 			case reply != 0 && slices.Contains(c.asked, asked{q.prefixes[n], reply}):
 				return c
-			case close == nil && !c.busy && last.messages == q.prefixes[n]:
-				close = c
+			case idle == nil && !c.busy && last.messages == q.prefixes[n]:
+				idle = c
 			}
 		}
-		if close != nil {
-			return close
+		if idle != nil {
+			return idle
 		}
 	}
 	return nil
@@ -181,7 +181,6 @@ func (t *Transport) forget(goes func(*conversation) bool) (gone []*conversation)
 
 // idle forgets the conversations without a request for maxIdle.
 func (t *Transport) idle() {
-	defer writer.Guard(ScopeName)
 	t.mu.Lock()
 	now := time.Now()
 	gone := t.forget(func(c *conversation) bool { return now.Sub(c.last) >= maxIdle })
@@ -192,9 +191,11 @@ func (t *Transport) idle() {
 	closeAll(gone)
 }
 
+// closeAll ends what is open in conversations that were forgotten.
 func closeAll(list []*conversation) {
 	for _, c := range list {
 		func() {
+			defer writer.Guard(ScopeName)
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			c.close()

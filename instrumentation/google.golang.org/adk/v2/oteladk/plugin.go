@@ -74,11 +74,10 @@ func (t *tracker) onEvent(ctx agent.InvocationContext, e *session.Event) (*sessi
 		if p == nil || p.FunctionResponse == nil {
 			continue
 		}
-		for key, c := range i.calls {
-			if c.id == p.FunctionResponse.ID {
-				c.Tool.End(otelagent.ToolResult{Result: raw(p.FunctionResponse.Response)})
-				delete(i.calls, key)
-			}
+		key := callAt(i.run(place{e.Branch, e.Author}).place, p.FunctionResponse.ID)
+		if c := i.calls[key]; c != nil {
+			c.Tool.End(otelagent.ToolResult{Result: raw(p.FunctionResponse.Response)})
+			delete(i.calls, key)
 		}
 	}
 	return nil, nil

@@ -18,7 +18,9 @@ import (
 	"google.golang.org/adk/v2/tool/functiontool"
 	"google.golang.org/genai"
 
+	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/spans"
 )
 
 // script is a model without a network.
@@ -167,3 +169,29 @@ func (b begun) InvocationID() string      { return b.id }
 func (begun) Session() session.Session    { return nil }
 func (begun) Agent() agent.Agent          { return nil }
 func (begun) UserContent() *genai.Content { return nil }
+
+// invoked is the context of an event of an invocation.
+type invoked struct{ agent.InvocationContext }
+
+func (invoked) InvocationID() string { return "i" }
+
+// The result of a call of one agent does not end a call of another one that has the same id.
+func TestResultOfAnotherAgent(t *testing.T) {
+	kept := newTracker(otelagent.NewTracer(otelagent.WithTracerProvider(trace.NewTracerProvider())))
+	kept.start(begun{t.Context(), "i"})
+	i := kept.open["i"]
+	for _, name := range []string{"first", "second"} {
+		r := kept.startRun(t.Context(), writer.RunInfo{Agent: name}, spans.TriggerSubAgent)
+		r.place = place{"both." + name, name}
+		i.runs[r.place] = r
+		r.startTool(t.Context(), i, "c1", "fetch", nil)
+	}
+	e := &session.Event{Branch: "both.first", Author: "first"}
+	e.Content = genai.NewContentFromParts([]*genai.Part{{FunctionResponse: &genai.FunctionResponse{ID: "c1"}}}, "user")
+	if _, err := kept.onEvent(invoked{}, e); err != nil {
+		t.Error(err)
+	}
+	if len(i.calls) != 1 || i.calls[callAt(place{"both.second", "second"}, "c1")] == nil {
+		t.Errorf("open calls: %v", i.calls)
+	}
+}
