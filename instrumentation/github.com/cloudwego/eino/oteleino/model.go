@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/cloudwego/eino/callbacks"
@@ -74,7 +75,7 @@ func (r *run) startTurn(ctx context.Context, info *callbacks.RunInfo, c *modelCa
 	if c.input != nil && c.input.Config != nil {
 		asked.Model = c.input.Config.Model
 	}
-	for _, t := range append([]*turn(nil), r.open...) {
+	for _, t := range slices.Clone(r.open) {
 		t.past = true
 		r.settle(t, false)
 	}

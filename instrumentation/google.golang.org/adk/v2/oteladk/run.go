@@ -274,8 +274,7 @@ func (i *invocation) end(err error) {
 // result returns how a run ends by what its last model call came to. A caller that stops early ends a turn without a
 // reply.
 func (r *run) result(err error) (res otelagent.RunResult) {
-	switch res.Err = cmp.Or(err, r.err); {
-	case res.Err == nil && r.turn != nil && !r.turn.replied:
+	if res.Err = cmp.Or(err, r.err); res.Err == nil && r.turn != nil && !r.turn.replied {
 		res.Status = spans.RunStatusAborted
 	}
 	return res
