@@ -67,17 +67,19 @@ func (t *tracker) onEvent(ctx agent.InvocationContext, e *session.Event) (*sessi
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if r := i.run(place{e.Branch, e.Author}); r.turn != nil && !e.Partial && e.Author != "user" {
+	r, user := i.run(place{e.Branch, e.Author}), e.Author == "user" // who is the author of a result of a task
+	if r.turn != nil && !e.Partial && !user {
 		r.turn.answered(&e.LLMResponse)
 	}
 	for _, p := range e.Content.Parts {
 		if p == nil || p.FunctionResponse == nil {
 			continue
 		}
-		key := callAt(i.run(place{e.Branch, e.Author}).place, p.FunctionResponse.ID)
-		if c := i.calls[key]; c != nil {
-			c.Tool.End(otelagent.ToolResult{Result: raw(p.FunctionResponse.Response)})
-			delete(i.calls, key)
+		for key, c := range i.calls {
+			if c.id == p.FunctionResponse.ID && (user || c.run == r) {
+				c.Tool.End(otelagent.ToolResult{Result: raw(p.FunctionResponse.Response)})
+				delete(i.calls, key)
+			}
 		}
 	}
 	return nil, nil
