@@ -81,7 +81,7 @@ const linePrefix, agentPrefix, inLine, sidePrefix = "line ", "agent ", "in line 
 const callName, promptName, belowName = "call ", "said ", "below "
 
 // Layout is where Claude Code keeps its sessions.
-var Layout = transcript.Layout{Dialect: Dialect, Env: "CLAUDE_CONFIG_DIR", Below: []string{"projects"},
+var Layout = transcript.Layout{Env: "CLAUDE_CONFIG_DIR", Below: []string{"projects"},
 	Home: []string{".claude/projects", ".config/claude/projects",
 		"Library/Application Support/Claude/local-agent-mode-sessions",
 		"Library/Developer/Xcode/CodingAssistant/ClaudeAgentConfig/projects"},

@@ -54,7 +54,7 @@ const (
 )
 
 // Layout says where Codex keeps its rollouts.
-var Layout = transcript.Layout{Dialect: Dialect, Env: "CODEX_HOME", Below: []string{"sessions", "archived_sessions"},
+var Layout = transcript.Layout{Env: "CODEX_HOME", Below: []string{"sessions", "archived_sessions"},
 	Home: []string{".codex/sessions", ".codex/archived_sessions"}, Names: regexp.MustCompile(`\.jsonl(\.zst)?$`),
 	Recognise: Recognise, Head: head}
 

@@ -40,7 +40,7 @@ const maxMessages = 1 << 16 // of a session that a rewind reaches
 
 // Layout is where Gemini CLI keeps its chats: tmp/PROJECT/chats/session-TIME-ID.json and .jsonl below its folder, and
 // the sub-agents of a session in a folder that has the session's id as its name.
-var Layout = transcript.Layout{Dialect: Dialect, Env: "GEMINI_CLI_HOME", Below: []string{".gemini/tmp"},
+var Layout = transcript.Layout{Env: "GEMINI_CLI_HOME", Below: []string{".gemini/tmp"},
 	Home: []string{".gemini/tmp"}, Names: regexp.MustCompile(`(/chats/[^\n]*|session[^/]*)\.jsonl?$`),
 	Recognise: Recognise, Head: headOf}
 

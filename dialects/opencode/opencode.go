@@ -47,14 +47,14 @@ const maxParts = 16384 // of a message
 
 // Layout is where OpenCode keeps its sessions: a database opencode.db, and session/PROJECT/SESSION.json in a folder
 // storage, which is next to the folders message and part.
-var Layout = transcript.Layout{Dialect: Dialect, Env: "XDG_DATA_HOME", Below: []string{"opencode"},
+var Layout = transcript.Layout{Env: "XDG_DATA_HOME", Below: []string{"opencode"},
 	Home: []string{".local/share/opencode"}, Head: headOf,
 	Names: regexp.MustCompile(`(^|/)(opencode[^/]*\.db|[^/]*ses_[^/]+\.json)$`)}
 
 // created is when a session was created. It is in the first bytes of its document.
 var created = regexp.MustCompile(`"created": ?([0-9]{13})`)
 
-func headOf(path string, head []byte, _ input.Outline) (h transcript.Head) {
+func headOf(path string, head []byte, o input.Outline) (h transcript.Head) {
 	if input.IsSQLite(head) {
 		h.ID, h.Part = path, true
 		err := withDatabase(path, func(db *input.Database) error {
@@ -68,7 +68,6 @@ func headOf(path string, head []byte, _ input.Outline) (h transcript.Head) {
 		}
 		return h
 	}
-	o := input.OutlineOf(head)
 	for _, at := range []string{"", "info"} {
 		if o.Has(at, "projectID", "directory") {
 			h.ID, h.Parent = o.Text(at, "id"), o.Text(at, "parentID")

@@ -219,7 +219,7 @@ func Recognise(o input.Outline) (why string) {
 }
 
 // Layout says where Pi keeps its sessions.
-var Layout = transcript.Layout{Dialect: Dialect, Env: "PI_CODING_AGENT_DIR", Below: []string{"sessions"},
+var Layout = transcript.Layout{Env: "PI_CODING_AGENT_DIR", Below: []string{"sessions"},
 	Home: []string{".pi/agent/sessions"}, Names: regexp.MustCompile(`\.jsonl$`), Recognise: Recognise, Head: headOf}
 
 func headOf(_ string, _ []byte, o input.Outline) (h transcript.Head) {

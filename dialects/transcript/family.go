@@ -33,8 +33,6 @@ var maxFiles = 1 << 20
 
 // Layout says where an agent keeps its sessions, and how their files belong together.
 type Layout struct {
-	// Dialect is the name of the dialect that reads the files.
-	Dialect string
 	// Env is the variable that moves the folder of the agent, Below are the folders in that which may hold sessions.
 	// Home are those below the user's folder without it.
 	Env         string
@@ -44,7 +42,7 @@ type Layout struct {
 	// NextTo is the pattern of names of files next to a session that may be those of its sub-agents; empty without any.
 	NextTo string
 	// Head returns what the path and the first 64 KiB of a file say; zero for one that is no transcript. If Recognise is
-	// set, Head is called for files for which it returns a reason. Otherwise the outline is empty.
+	// set, Head is called for files for which it returns a reason.
 	Head      func(path string, head []byte, o input.Outline) Head
 	Recognise func(input.Outline) string
 }
@@ -182,12 +180,8 @@ func (l *Finder) file(path string) (File, error) {
 	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) { // an archive may be cut
 		return File{}, err
 	}
-	var o input.Outline
-	recognise := l.Layout.Recognise
-	if recognise != nil {
-		o = input.OutlineOf(head)
-	}
-	if recognise == nil || recognise(o) != "" {
+	o := input.OutlineOf(head)
+	if recognise := l.Layout.Recognise; recognise == nil || recognise(o) != "" {
 		f.Head = l.Layout.Head(path, head, o)
 	}
 	return f, f.Err
