@@ -506,7 +506,7 @@ func (d *file) assistant(r *row) {
 		blocks = m.List("content")
 	}
 	if !r.t.Call(transcript.Call{ID: id, At: r.at, Run: run, Blocks: blocks, TurnResult: event.TurnResult{
-		Model: m.String("model"), StopReason: stop, Provider: provider, Usage: usage}}) {
+		ResponseID: id, Model: m.String("model"), StopReason: stop, Provider: provider, Usage: usage}}) {
 		return
 	}
 	for _, b := range blocks {

@@ -368,8 +368,8 @@ func (t *thread) gather(whole bool) *call {
 	c := &t.call
 	if !c.open || c.Usage != nil && (whole || len(c.Blocks) > 0) {
 		t.settle()
-		*c = call{open: true, ends: map[string]*end{}, Call: transcript.Call{ID: t.short("call"), Named: true,
-			Start: event.Bound(t.asked)}}
+		*c = call{open: true, ends: map[string]*end{}}
+		c.ID, c.Start = t.short("call"), event.Bound(t.asked)
 	}
 	return c
 }
@@ -444,7 +444,7 @@ func (t *thread) usage(id string, u *event.Usage) {
 	}
 	c := t.gather(true)
 	if c.Usage, c.At = u, t.at; id != "" {
-		c.ID, c.Named = id, false
+		c.ID, c.ResponseID = id, id
 	}
 }
 

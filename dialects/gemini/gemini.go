@@ -296,7 +296,7 @@ func (s *session) replied(id string, at time.Time, content []byte, o *object.Obj
 		t.Block = input.Members("type", "tool_use", "id", c.Raw("id"), "name", c.Raw("name"), "input", t.Args)
 		call.Tools = append(call.Tools, t)
 	}
-	if call.ID, call.Failed = s.reply, s.failed; !s.Call(call) {
+	if call.ID, call.ResponseID, call.Failed = s.reply, s.reply, s.failed; !s.Call(call) {
 		return
 	}
 	switch {

@@ -498,7 +498,7 @@ func (d *reader) reply(m *message) {
 	name, text := failure(m.Object)
 	c.ID, c.Run, c.Variant, c.Start = m.id, m.String("parentID"), m.String("variant"), event.Moment{Time: m.created}
 	c.Model, c.Provider, c.StopReason = m.String("modelID"), m.String("providerID"), m.String("finish")
-	c.Failed, c.Cancelled, c.Error = text != "", name == "MessageAbortedError", text
+	c.Failed, c.Cancelled, c.Error, c.ResponseID = text != "", name == "MessageAbortedError", text, m.id
 	c.At, c.Currency = transcript.Later(cmp.Or(m.completed, m.last), m.created), "USD"
 	if c.Usage, c.Cost = m.usage(); c.Tools != nil {
 		c.ModelCall = 0 // it ended before they began

@@ -162,7 +162,7 @@ var keys = event.UsageKeys{Input: "input", Output: "output", CacheRead: "cacheRe
 // reply reads a message of the assistant: one model call.
 func (s *session) reply(id string, raw []byte, m *object.Object, at time.Time) {
 	c := transcript.Call{ID: id, At: at, Start: event.Bound(s.asked), Variant: s.level, Reply: raw,
-		TurnResult: event.TurnResult{ResponseID: m.String("responseId"), Model: m.String("model"),
+		TurnResult: event.TurnResult{ResponseID: cmp.Or(m.String("responseId"), id), Model: m.String("model"),
 			Provider: m.String("provider"), StopReason: m.String("stopReason"), Error: m.String("errorMessage"),
 			Usage: keys.Read(m.Object("usage"), cmp.Or(s.d.Settings.Rule, spans.UsageRuleExcludesCache)),
 			Cost:  m.Object("usage").Object("cost").Float("total"), Currency: "USD"}}

@@ -30,10 +30,8 @@ type Run struct {
 
 // Call is one record of a model call.
 type Call struct {
-	// ID is the same in all records of the call, and that of the provider where no ResponseID is, unless it is Named by
-	// its place in the file. An empty id is a call of its own.
-	ID    string
-	Named bool
+	// ID is the same in all records of the call. An empty id is a call of its own.
+	ID string
 	// TurnResult is what the record knows of the whole call. Of each count of the usage the greatest is kept; that is a
 	// lower bound if it is one in all records. The Thread sets End, Output and Results.
 	event.TurnResult
@@ -270,10 +268,7 @@ func (t *Thread) Call(c Call) bool {
 			d.Attempt = i
 			t.d.Emit(&event.AttemptDiscarded{Meta: t.meta(c.At), DiscardedAttempt: d})
 		}
-		if t.discarded = nil; c.ResponseID == "" && !c.Named {
-			c.ResponseID = c.ID
-		}
-		t.turn = &turn{Call: c, tools: map[string]string{}}
+		t.discarded, t.turn = nil, &turn{Call: c, tools: map[string]string{}}
 		t.turn.Blocks, t.turn.Tools = nil, nil
 	}
 	u := t.turn
