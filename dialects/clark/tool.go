@@ -73,8 +73,7 @@ func (r *run) openCalls() (open []*call) {
 
 func (d *Decoder) toolEnd(r *run, m event.Meta, l *line) {
 	id, name := l.String("tool_call_id"), l.String("tool_name")
-	isError := l.Bool("is_error")
-	failed := isError != nil && *isError
+	failed := l.True("is_error")
 	c := r.call(id, name, true)
 	result := l.Object.Object("result")
 	details, text := object.Of("", result.Raw("details")), input.Texts(result.Raw("content"))
@@ -116,10 +115,9 @@ func (d *Decoder) toolEnd(r *run, m event.Meta, l *line) {
 // calls had a start as well, and a refusal that is no more than a text looks like a failure then.
 func (r *run) refusal(c *call, details *object.Object, text string) (source spans.PermissionSource, by string) {
 	by, blocked := strings.CutPrefix(text, textBlockedBy)
-	byGate := details.Bool("runtime_block")
 	kind := details.String("kind")
 	switch {
-	case byGate != nil && *byGate:
+	case details.True("runtime_block"):
 		return sourceGate, details.String("gate")
 	case blocked && !strings.Contains(text, "\n"):
 		return sourceBeforeCall, by

@@ -245,11 +245,11 @@ func (d *file) place(r *row) {
 	if id != "" && (d.session == "" || d.Path == "" && r.kind == "user" && above == "" && id != d.session) {
 		d.session = id
 	}
-	agent, side := cmp.Or(r.String("agentId"), d.agent), r.Bool("isSidechain")
+	agent := cmp.Or(r.String("agentId"), d.agent)
 	switch {
-	case agent != "" && (r.kind == "user" || r.kind == "assistant" || side != nil):
+	case agent != "" && (r.kind == "user" || r.kind == "assistant" || r.Has("isSidechain")):
 		r.t = d.Thread(d.session, agent)
-	case side != nil && *side:
+	case r.True("isSidechain"):
 		name := cmp.Or(d.Spawned(d.session, sidePrefix+above).Run, d.side)
 		if above == "" && r.kind == "user" || name == "" {
 			name = inLine + r.uuid
@@ -397,7 +397,7 @@ func (d *file) user(r *row) {
 	case message.Raw == nil, is == local:
 		r.k.settle(nil, false)
 		d.other(r)
-	case transcript.True(r.Object, "isCompactSummary") || is == summary:
+	case r.True("isCompactSummary") || is == summary:
 		if r.k.waits == nil || r.k.command != nil {
 			r.t.Message(message)
 		}
@@ -405,7 +405,7 @@ func (d *file) user(r *row) {
 	case is == interrupted:
 		r.t.End(r.at, event.RunResult{Status: spans.RunStatusCancelled, Word: "interrupted"})
 	case isCompaction(r.t.Name):
-	case transcript.True(r.Object, "isMeta"):
+	case r.True("isMeta"):
 		if r.k.command == nil {
 			r.t.Message(message)
 		} else if len(r.k.command) < maxSides {
@@ -480,7 +480,7 @@ var agents = map[string]bool{"general-purpose": true, "Explore": true, "Plan": t
 // assistant reads one record of a model call.
 func (d *file) assistant(r *row) {
 	m := r.Object.Object("message")
-	if transcript.True(r.Object, "isApiErrorMessage") {
+	if r.True("isApiErrorMessage") {
 		r.t.Over(time.Time{}, event.RunResult{Status: spans.RunStatusError, Error: transcript.Text(m.Raw("content"))})
 	}
 	if m == nil || m.String("model") == "<synthetic>" {
@@ -563,7 +563,7 @@ func (d *file) results(r *row, m *object.Object) (any bool) {
 				res.Result, res.Truncated = rawjson.Quote(nil, strings.ToValidUTF8(string(full), "\uFFFD")), new(true)
 			}
 		}
-		if transcript.True(o, "is_error") {
+		if o.True("is_error") {
 			res.Outcome, res.Error, res.Denied = spans.OutcomeError, text, denials.Find(text)
 			switch kind := r.String("toolDenialKind"); {
 			case kind == "interrupted", kind == "cancelled", strings.HasPrefix(text, "[Request interrupted"):

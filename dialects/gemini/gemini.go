@@ -421,7 +421,7 @@ func blocks(content []byte) (list [][]byte) {
 		}
 		switch {
 		case p.Has("functionCall"), p.Has("functionResponse"):
-		case p.Has("text") && transcript.True(p, "thought"):
+		case p.Has("text") && p.True("thought"):
 			list = append(list, transcript.Block("thinking", p.Raw("text")))
 		case p.Has("text"):
 			list = append(list, transcript.Block("text", p.Raw("text")))

@@ -363,7 +363,7 @@ func (d *reader) addPart(o *object.Object) {
 		if block = transcript.Block(kind, text); m.text == nil {
 			m.text = text
 		}
-		m.written = m.written || !transcript.True(o, "synthetic")
+		m.written = m.written || !o.True("synthetic")
 	case "reasoning":
 		block = transcript.Block("thinking", text)
 	case "file":
@@ -377,7 +377,7 @@ func (d *reader) addPart(o *object.Object) {
 	case "step-finish":
 		m.steps++
 	case "compaction":
-		m.asks = map[bool]string{true: "auto", false: "manual"}[transcript.True(o, "auto")]
+		m.asks = map[bool]string{true: "auto", false: "manual"}[o.True("auto")]
 		m.tail = o.String("tail_start_id")
 	case "retry":
 		name, text := failure(o)

@@ -102,7 +102,7 @@ func (s *session) line(o *object.Object, text []byte) string {
 	case "compaction":
 		s.idle = true // Pi compacts between runs
 		c := event.Compaction{Kind: spans.CompactionKindSummary, InputTokens: o.Count("tokensBefore"),
-			Trigger: map[bool]string{true: "hook"}[transcript.True(o, "fromHook")]}
+			Trigger: map[bool]string{true: "hook"}[o.True("fromHook")]}
 		s.Compact(id, at, c, event.CompactionResult{Summary: o.Raw("summary"), Target: o.String("firstKeptEntryId")})
 	case "session_info":
 		s.d.Fact(s.Session, "title", o.Raw("name"), at)
@@ -196,7 +196,7 @@ const (
 // result reads the result of a tool call.
 func (s *session) result(raw []byte, m *object.Object, at time.Time) {
 	r := transcript.Result{CallID: m.String("toolCallId"), Name: m.String("toolName"), At: at, Message: raw}
-	if r.Result = m.Raw("content"); transcript.True(m, "isError") {
+	if r.Result = m.Raw("content"); m.True("isError") {
 		switch r.Outcome = spans.OutcomeError; transcript.Text(r.Result) {
 		case blocked:
 			r.Denied = &event.PermissionEvaluation{Source: "extension", Reason: blocked}

@@ -224,12 +224,6 @@ func Put[K comparable, V any](m map[K]V, most int, key K, value V) {
 	m[key] = value
 }
 
-// True reports whether a member is true.
-func True(o *object.Object, key string) bool {
-	b := o.Bool(key)
-	return b != nil && *b
-}
-
 // Later returns the later of two times.
 func Later(a, b time.Time) time.Time {
 	if b.After(a) {

@@ -362,6 +362,12 @@ func (o *Object) Bool(key string) *bool {
 	return &b
 }
 
+// True reports whether a boolean member is true.
+func (o *Object) True(key string) bool {
+	b := o.Bool(key)
+	return b != nil && *b
+}
+
 const wantTime = "a time in RFC 3339 between 1678 and 2262"
 
 // Time returns a time in RFC 3339, in UTC, that nanoseconds since 1970 can hold; zero when it is absent.
