@@ -94,7 +94,6 @@ type Thread struct {
 	Parent string
 
 	d    *Decoder
-	used bool   // by the current input
 	run  string // the open one; empty when none is
 	prev string // the last one that ended
 	fork string // session that this one was forked from
@@ -529,11 +528,7 @@ func (t *Thread) finish(ends bool) {
 		t.flush()
 	}
 	if u != nil {
-		ev := &event.ReplyReceived{Meta: t.meta(u.End.Time), Usage: u.Usage, StopReason: u.StopReason, Model: u.Model,
-			Provider: u.Provider, ResponseID: u.ResponseID}
-		if m := u.reply(); m != nil {
-			ev.Message = *m
-		}
-		t.d.Emit(ev)
+		t.d.Emit(&event.ReplyReceived{Meta: t.meta(u.End.Time), Usage: u.Usage, StopReason: u.StopReason, Model: u.Model,
+			Provider: u.Provider, ResponseID: u.ResponseID, Message: *cmp.Or(u.reply(), &event.Message{})})
 	}
 }

@@ -245,8 +245,8 @@ func (d *Decoder) Thread(session, name string) *Thread {
 		t = &Thread{d: d, Session: session, Name: name}
 		d.threads[key] = t
 	}
-	if !t.used {
-		t.used, d.used = true, append(d.used, t)
+	if !slices.Contains(d.used, t) {
+		d.used = append(d.used, t)
 	}
 	return t
 }
@@ -256,7 +256,6 @@ func (d *Decoder) Thread(session, name string) *Thread {
 // closes. A live input ends no run.
 func (d *Decoder) Finish() {
 	for _, t := range d.used {
-		t.used = false
 		t.finish(!d.Settings.Live)
 	}
 	d.used = d.used[:0]
