@@ -25,6 +25,7 @@ package transcript
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"errors"
 	"io"
@@ -61,8 +62,8 @@ type Decoder struct {
 	files    map[string]*source // by path
 	from     *source            // at hand
 	inputs   int32
-	ids      map[digest]int32      // the place where each was met first
-	places   []place               // the first is none
+	ids      map[digest]*place     // where each was met first
+	place    *place                // of the last one
 	threads  map[[2]string]*Thread // by session and name
 	used     []*Thread             // by the current file, in order
 	children map[digest]Link
@@ -84,7 +85,7 @@ type source struct {
 // file which has none, such as a database. The zero File is an input without a name.
 func NewDecoder(name string, opts []input.Settings, open func(*Decoder, File) (input.Reader, func() error)) *Decoder {
 	shell := input.NewShell(name, ndjson.Read, opts...)
-	return &Decoder{Shell: &shell, open: open, files: map[string]*source{}, ids: map[digest]int32{}, places: []place{{}},
+	return &Decoder{Shell: &shell, open: open, files: map[string]*source{}, ids: map[digest]*place{}, place: &place{},
 		threads: map[[2]string]*Thread{}, children: map[digest]Link{}, facts: map[digest]digest{},
 		waiting: map[string][]*event.FactStated{}}
 }
@@ -110,21 +111,17 @@ func digestOf(parts ...string) digest {
 // that is new, which the empty one always is, the session is empty.
 func (d *Decoder) First(session, id string) (owner string, here bool) {
 	if owner, here = d.Met(id); owner == "" && id != "" {
-		if len(d.ids) == maxIDs {
-			clear(d.ids)
-			d.places = d.places[:1]
+		if at := (place{session, d.from.number}); *d.place != at {
+			d.place = &at
 		}
-		if at := (place{session, d.from.number}); d.places[len(d.places)-1] != at {
-			d.places = append(d.places, at)
-		}
-		d.ids[digestOf(id)] = int32(len(d.places) - 1)
+		Put(d.ids, maxIDs, digestOf(id), d.place)
 	}
 	return owner, here
 }
 
 // Met returns what First returns, and remembers nothing.
 func (d *Decoder) Met(id string) (owner string, here bool) {
-	at := d.places[d.ids[digestOf(id)]]
+	at := cmp.Or(d.ids[digestOf(id)], &place{})
 	return at.session, at.file == d.from.number
 }
 
