@@ -146,9 +146,10 @@ func isCompaction(agent string) bool { return strings.HasPrefix(agent, "acompact
 // Qwen Code and iFlow look alike.
 func Recognise(o input.Outline) (why string) {
 	id, prefixed := strings.CutPrefix(o.Text("", "sessionId"), "session-")
-	switch kind := o.Text("", "type"); {
+	kind := o.Text("", "type")
+	switch _, known := kinds[kind]; {
 	case o.Has("", "projectHash", "systemPayload"), o.Has("message", "parts"), prefixed && uuid.MatchString(id):
-	case known(kind) && o.Has("", "sessionId"),
+	case known && o.Has("", "sessionId"),
 		kind == "file-history-snapshot" && o.Has("", "messageId"), kind == "summary" && o.Has("", "leafUuid"):
 		return "lines with type " + kind + " and sessionId"
 	}
@@ -198,9 +199,6 @@ var kinds = map[string]func(*file, *row){
 }
 
 func omitted(*file, *row) {}
-
-// known reports whether lines of that type are of Claude Code.
-func known(kind string) bool { _, ok := kinds[kind]; return ok }
 
 // line reads one line.
 func (d *file) line(o *object.Object, text []byte) string {

@@ -317,9 +317,6 @@ func (d *Decoder) Read(f File) iter.Seq2[event.Event, error] {
 				yield(nil, err)
 				return
 			}
-			if end == from.read {
-				return
-			}
 			whole, from.read = io.NewSectionReader(file, from.read, end-from.read), end
 		}
 		d.Shell.Events(whole)(yield)
