@@ -83,7 +83,7 @@ func TestAgentRecords(t *testing.T) {
 				must.Get(0, os.WriteFile(path, []byte(text), 0o600))(t)
 			}
 			d, _ := dialects.Named(tt.dialect)
-			families, problems := transcript.Find(*d.Layout, folder)
+			families, problems := transcript.Find(*d.Agent, folder)
 			if len(families) != 1 || problems != nil {
 				t.Fatalf("%d families, %v", len(families), problems)
 			}

@@ -216,12 +216,12 @@ func TestOpenCodeSince(t *testing.T) {
 func TestOpenCodeUnread(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "opencode.db")
 	write(t, path, append([]byte("SQLite format 3\x00"), make([]byte, 4096)...))
-	families, problems := transcript.Find(opencode.Layout, path)
+	families, problems := transcript.Find(opencode.Agent, path)
 	if len(families) != 0 || len(problems) != 1 || strings.Count(problems[0].Error(), filepath.Base(path)) != 1 {
 		t.Errorf("%d families, %v", len(families), problems)
 	}
 	gone := transcript.Family{Files: []transcript.File{{Path: filepath.Join(t.TempDir(), "gone.json")}}}
-	for _, err := range gone.Events(opencode.NewDecoder()) {
+	for _, err := range gone.Events(opencode.Agent.NewDecoder()) {
 		if err == nil || strings.Count(err.Error(), "gone.json") != 1 {
 			t.Errorf("error %v", err)
 		}
@@ -239,7 +239,7 @@ func TestAgentsCut(t *testing.T) {
 			file := f.Files[0].Path
 			text := must.Get(os.ReadFile(file))(t)
 			turns := func(path string) (list []string, failed int) {
-				found, _ := transcript.Find(*a.Layout, path)
+				found, _ := transcript.Find(*a.Agent, path)
 				for _, f := range found {
 					f.Files = f.Files[:1]
 					for ev, err := range f.Events(a.new()) {
@@ -285,7 +285,7 @@ func TestAgentsLinks(t *testing.T) {
 			"storage/session": "storage-layout/storage/session", "export-ses_x.json": mainExport}[link]
 		must.Do(t, os.Symlink(filepath.Join(a.folder, target), filepath.Join(root, link)))
 	}
-	if found, problems := transcript.Find(opencode.Layout, root); len(found) != 0 {
+	if found, problems := transcript.Find(opencode.Agent, root); len(found) != 0 {
 		t.Errorf("%d families, %v", len(found), problems)
 	}
 	storage := filepath.Join(t.TempDir(), "storage")
@@ -303,7 +303,7 @@ func TestAgentsLinks(t *testing.T) {
 	must.Do(t, os.MkdirAll(chats, 0o755))
 	must.Do(t, os.Symlink(must.Get(filepath.Abs("gemini/testdata/entire/session-2026-01-10T02-08-faff42ab.json"))(t),
 		chats+"/session-a.json"))
-	if found, _ := transcript.Find(gemini.Layout, chats); len(found) != 0 {
+	if found, _ := transcript.Find(gemini.Agent, chats); len(found) != 0 {
 		t.Errorf("%d families behind a link", len(found))
 	}
 }
@@ -323,7 +323,7 @@ func TestAgentsSums(t *testing.T) {
 		whole := usages(a.record(t, otelagent.CaptureNone, a.families(t, a.folder)...).Batch().Rows)
 		apart := map[string]session.Usage{}
 		for _, entry := range must.Get(os.ReadDir(a.folder))(t) {
-			found, problems := transcript.Find(*a.Layout, filepath.Join(a.folder, entry.Name()))
+			found, problems := transcript.Find(*a.Agent, filepath.Join(a.folder, entry.Name()))
 			must.Do(t, errors.Join(problems...))
 			for id, u := range usages(a.record(t, otelagent.CaptureNone, found...).Batch().Rows) {
 				if u != whole[id] {

@@ -64,7 +64,7 @@ func agentOf(t testing.TB, name string) agent {
 func agents(t testing.TB) (list []agent) {
 	t.Helper()
 	for _, d := range dialects.All() {
-		if d.Layout != nil {
+		if d.Agent != nil {
 			list = append(list, agentOf(t, d.Name))
 		}
 	}
@@ -79,7 +79,7 @@ func write(t testing.TB, path string, text []byte) {
 // families returns those of some files or folders.
 func (a agent) families(t testing.TB, paths ...string) []transcript.Family {
 	t.Helper()
-	found, problems := transcript.Find(*a.Layout, paths...)
+	found, problems := transcript.Find(*a.Agent, paths...)
 	if len(problems) > 0 || len(found) == 0 {
 		t.Fatal(len(found), problems)
 	}
@@ -323,7 +323,7 @@ func TestAgentsGrow(t *testing.T) {
 			last, want := "", ""
 			for i, text := range beginnings {
 				write(t, path, text)
-				found, _ := transcript.Find(*a.Layout, path)
+				found, _ := transcript.Find(*a.Agent, path)
 				p := a.record(t, otelagent.CaptureContent, found...)
 				rows = append(rows, p.Batch().Rows...)
 				want = tree(t, session.AssembleAll(p.Batch().Rows))

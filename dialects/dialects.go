@@ -34,8 +34,8 @@ type Dialect struct {
 	Reads string
 	// New returns a Decoder that has met nothing.
 	New func(...input.Settings) input.Decoder
-	// Layout says where the agent keeps its sessions; nil where it keeps none. New returns a *transcript.Decoder then.
-	Layout *transcript.Layout
+	// Agent says where the agent keeps its sessions; nil where it keeps none. New returns a *transcript.Decoder then.
+	Agent *transcript.Agent
 
 	line     func(input.Outline) (why string) // of a line, which may be cut
 	document func(input.Outline) (why string) // of an input that has no lines; nil where there is none
@@ -50,14 +50,14 @@ var all = []Dialect{
 	{acp.Dialect, "captures of Agent Client Protocol messages", of(acp.NewDecoder), nil, acp.Recognise, nil},
 	{guide.Dialect, "sessions of the agent guide as JSON, JSONL or SQLite", of(guide.NewDecoder), nil, guide.Recognise,
 		guide.RecogniseDocument},
-	{claudecode.Dialect, "transcripts of Claude Code", of(claudecode.NewDecoder), &claudecode.Layout, claudecode.Recognise,
-		nil},
-	{codex.Dialect, "rollouts of Codex", of(codex.NewDecoder), &codex.Layout, codex.Recognise, nil},
-	{gemini.Dialect, "chats of Gemini CLI", of(gemini.NewDecoder), &gemini.Layout, gemini.Recognise,
+	{claudecode.Dialect, "transcripts of Claude Code", of(claudecode.Agent.NewDecoder), &claudecode.Agent,
+		claudecode.Recognise, nil},
+	{codex.Dialect, "rollouts of Codex", of(codex.Agent.NewDecoder), &codex.Agent, codex.Recognise, nil},
+	{gemini.Dialect, "chats of Gemini CLI", of(gemini.Agent.NewDecoder), &gemini.Agent, gemini.Recognise,
 		gemini.RecogniseDocument},
-	{opencode.Dialect, "sessions of OpenCode: database, storage folders, exports", of(opencode.NewDecoder),
-		&opencode.Layout, opencode.RecogniseDocument, opencode.RecogniseDocument},
-	{pi.Dialect, "sessions of Pi", of(pi.NewDecoder), &pi.Layout, pi.Recognise, nil},
+	{opencode.Dialect, "sessions of OpenCode: database, storage folders, exports", of(opencode.Agent.NewDecoder),
+		&opencode.Agent, opencode.RecogniseDocument, opencode.RecogniseDocument},
+	{pi.Dialect, "sessions of Pi", of(pi.Agent.NewDecoder), &pi.Agent, pi.Recognise, nil},
 }
 
 // of makes a constructor of the interface from one of a type.
@@ -173,7 +173,7 @@ func Recognise(head []byte) (d Dialect, why string, err error) {
 	return Dialect{}, "", unknown
 }
 
-// RecogniseDB returns the dialect whose tables an SQLite database has: that of the agent guide, or one with a Layout,
+// RecogniseDB returns the dialect whose tables an SQLite database has: that of the agent guide, or one with an Agent,
 // whose Decoder reads the file itself. The error is an *UnknownError, or one of the database.
 func RecogniseDB(ctx context.Context, db *sql.DB) (Dialect, error) {
 	in, err := input.NewDatabase(ctx, db)

@@ -239,8 +239,8 @@ type agentFiles struct {
 // agents returns those that keep their sessions: all, or the ones of these names.
 func agents(names ...string) (list []*agentFiles) {
 	for _, d := range dialects.All() {
-		if d.Layout != nil && (len(names) == 0 || slices.Contains(names, d.Name)) {
-			list = append(list, &agentFiles{dialect: d, finder: transcript.Finder{Layout: *d.Layout}, said: map[string]bool{}})
+		if d.Agent != nil && (len(names) == 0 || slices.Contains(names, d.Name)) {
+			list = append(list, &agentFiles{dialect: d, finder: transcript.Finder{Agent: *d.Agent}, said: map[string]bool{}})
 		}
 	}
 	return list
@@ -342,7 +342,7 @@ func (im *importer) look() {
 	home, _ := os.UserHomeDir()
 	old := func(f transcript.Family) bool { return extentOf(f).last.Before(im.o.after) }
 	for _, f := range im.agents {
-		f.roots = f.dialect.Layout.Roots(os.Getenv, home)
+		f.roots = f.dialect.Agent.Roots(os.Getenv, home)
 		for i, folder := range f.roots {
 			f.roots[i], _ = filepath.Abs(folder) // the state is of all working directories
 		}

@@ -122,7 +122,7 @@ func (s *source) recognise(o *sendOptions, a *app) (err error) {
 		if named && o.From != s.dialect.Name {
 			return fmt.Errorf("%s is an SQLite file of %s, not of %s", s.name, s.dialect.Name, o.From)
 		}
-		if s.dialect.Layout != nil {
+		if s.dialect.Agent != nil {
 			file := transcript.File{Path: s.name, Head: transcript.Head{ID: s.name}}
 			s.family = &transcript.Family{Files: []transcript.File{file}}
 		}

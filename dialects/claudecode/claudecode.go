@@ -3,10 +3,10 @@
 // says what is inferred and what is lost.
 //
 //	for _, family := range families {
-//		for ev, err := range family.Events(claudecode.NewDecoder()) { ... }
+//		for ev, err := range family.Events(claudecode.Agent.NewDecoder()) { ... }
 //	}
 //
-// where families comes from [transcript.Find] and [Layout]. A single file is read with Events, as that of any dialect.
+// where families comes from [transcript.Find] and [Agent]. A single file is read with Events, as that of any dialect.
 package claudecode
 
 import (
@@ -49,17 +49,18 @@ type file struct {
 	at      time.Time         // of the last line that had one
 }
 
-// NewDecoder returns a Decoder of the files of a family. An input without a name is of the session that its lines name.
-func NewDecoder(opts ...input.Settings) *transcript.Decoder {
-	all := &family{talks: map[*transcript.Thread]*talk{}, rank: map[string]int{}}
-	open := func(d *transcript.Decoder, f transcript.File) (input.Reader, func() error) {
-		r := &file{Decoder: d, family: all, File: f, session: cmp.Or(f.ID, d.Settings.Session), titles: map[string][]byte{}}
-		if agent, ok := strings.CutPrefix(f.ID, agentPrefix); ok {
-			r.session, r.agent, _ = strings.Cut(agent, " ")
-		}
-		return input.Reader{Line: d.Objects("type!", r.line), End: r.end}, nil
+// open reads a file. An input without a name is of the session that its lines name.
+func open(d *transcript.Decoder, f transcript.File) (input.Reader, func() error) {
+	all, _ := d.Shared.(*family)
+	if all == nil {
+		all = &family{talks: map[*transcript.Thread]*talk{}, rank: map[string]int{}}
+		d.Shared = all
 	}
-	return transcript.NewDecoder(Dialect, opts, open)
+	r := &file{Decoder: d, family: all, File: f, session: cmp.Or(f.ID, d.Settings.Session), titles: map[string][]byte{}}
+	if agent, ok := strings.CutPrefix(f.ID, agentPrefix); ok {
+		r.session, r.agent, _ = strings.Cut(agent, " ")
+	}
+	return input.Reader{Line: d.Objects("type!", r.line), End: r.end}, nil
 }
 
 // end reports what the end of a file shows. The next line may be written yet while Settings.Live is set.
@@ -80,8 +81,8 @@ func (d *file) end() {
 const linePrefix, agentPrefix, inLine, sidePrefix = "line ", "agent ", "in line ", "side "
 const callName, promptName, belowName = "call ", "said ", "below "
 
-// Layout is where Claude Code keeps its sessions.
-var Layout = transcript.Layout{Env: "CLAUDE_CONFIG_DIR", Below: []string{"projects"},
+// Agent says where Claude Code keeps its sessions.
+var Agent = transcript.Agent{Dialect: Dialect, Open: open, Env: "CLAUDE_CONFIG_DIR", Below: []string{"projects"},
 	Home: []string{".claude/projects", ".config/claude/projects",
 		"Library/Application Support/Claude/local-agent-mode-sessions",
 		"Library/Developer/Xcode/CodingAssistant/ClaudeAgentConfig/projects"},

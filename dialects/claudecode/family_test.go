@@ -57,7 +57,7 @@ func TestFork(t *testing.T) {
 		t.Fatalf("%+v", fs)
 	}
 	var both sums
-	for _, s := range treeOf(t, fs[0].Events(claudecode.NewDecoder())) {
+	for _, s := range treeOf(t, fs[0].Events(claudecode.Agent.NewDecoder())) {
 		for _, r := range s.Runs {
 			if both.add(r); s.ID == fork && (r.ForkParentID != "7f2abd2d-7cfc-4447-9ddd-3ca8d14e02e9") {
 				t.Errorf("run %s of the fork has the parent %q", r.ID, r.ForkParentID)
@@ -67,7 +67,7 @@ func TestFork(t *testing.T) {
 	if both.Runs != 3 || both.Turns != 7 || both.Input != 79 || both.Copied != 2 {
 		t.Errorf("%+v", both)
 	}
-	alone := treeOf(t, families(t, forked+"/"+fork+".jsonl")[0].Events(claudecode.NewDecoder()))[0]
+	alone := treeOf(t, families(t, forked+"/"+fork+".jsonl")[0].Events(claudecode.Agent.NewDecoder()))[0]
 	if d := alone.Runs[0].Defects; len(d) != 1 || d[0].Code != spans.DefectEventLost || d[0].Detail != "parent missing" {
 		t.Errorf("%+v", d)
 	}
@@ -80,7 +80,7 @@ func TestSubAgents(t *testing.T) {
 		inLine:  "6340ddef-f656<-Task 83e2917c-8940<-Task",
 		nested:  "outer-agent<-Agent inner-agent<-Agent",
 	} {
-		s := treeOf(t, families(t, path)[0].Events(claudecode.NewDecoder()))[0]
+		s := treeOf(t, families(t, path)[0].Events(claudecode.Agent.NewDecoder()))[0]
 		var got []string
 		for _, r := range s.Runs {
 			if r.ParentToolCallID == "" {
@@ -126,7 +126,7 @@ func TestSideOutputs(t *testing.T) {
 `, id, path)
 		file := write(t, filepath.Join(dir, id+".jsonl"), []byte(lines))
 		got := ""
-		for ev, err := range families(t, file)[0].Events(claudecode.NewDecoder()) {
+		for ev, err := range families(t, file)[0].Events(claudecode.Agent.NewDecoder()) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -160,7 +160,7 @@ func TestFind(t *testing.T) {
 	if len(fs) != 1 || len(fs[0].Files) != 1 {
 		t.Fatalf("%+v", fs)
 	}
-	if s := treeOf(t, fs[0].Events(claudecode.NewDecoder())); len(s[0].Runs) != 2 {
+	if s := treeOf(t, fs[0].Events(claudecode.Agent.NewDecoder())); len(s[0].Runs) != 2 {
 		t.Errorf("%d runs", len(s[0].Runs))
 	}
 }
@@ -178,7 +178,7 @@ func TestHostile(t *testing.T) {
 	if len(fs) != 1 || len(fs[0].Files) != 2 {
 		t.Fatalf("%+v", fs)
 	}
-	treeOf(t, fs[0].Events(claudecode.NewDecoder()))
+	treeOf(t, fs[0].Events(claudecode.Agent.NewDecoder()))
 	many := []byte(line("s", "", "0"))
 	for i := range 20_000 {
 		many = fmt.Appendf(many, `{"type":"assistant","isSidechain":true,"sessionId":"s","uuid":"%d","parentUuid":"%d",`+
@@ -188,7 +188,7 @@ func TestHostile(t *testing.T) {
 	deep := strings.Repeat(`{"type":"user","message":`, 300) + "1" + strings.Repeat("}", 300) + "\n"
 	many = append(append(many, deep...), []byte(`{"type":"user","sessionId":5,"message":[]}`+"\n")...)
 	rejected := 0
-	for _, err := range claudecode.NewDecoder(input.Settings{MaxLine: 1 << 20}).Events(bytes.NewReader(many)) {
+	for _, err := range claudecode.Agent.NewDecoder(input.Settings{MaxLine: 1 << 20}).Events(bytes.NewReader(many)) {
 		if err != nil {
 			rejected++
 		}
@@ -203,7 +203,7 @@ func BenchmarkDecoder(b *testing.B) {
 	text := read(b, spotter)
 	b.SetBytes(int64(len(text)))
 	for b.Loop() {
-		for _, err := range claudecode.NewDecoder().Events(bytes.NewReader(text)) {
+		for _, err := range claudecode.Agent.NewDecoder().Events(bytes.NewReader(text)) {
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -254,7 +254,7 @@ func TestMemory(t *testing.T) {
 	debug.SetMemoryLimit(100 << 20)
 	defer debug.SetMemoryLimit(math.MaxInt64)
 	peak, n := uint64(0), 0
-	for _, err := range claudecode.NewDecoder().Events(&repeated{text: text, n: 200 << 20 / len(text)}) {
+	for _, err := range claudecode.Agent.NewDecoder().Events(&repeated{text: text, n: 200 << 20 / len(text)}) {
 		if err != nil {
 			t.Fatal(err)
 		}

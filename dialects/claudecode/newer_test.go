@@ -51,7 +51,7 @@ func TestRefused(t *testing.T) {
 			`"toolDenialKind":%q,"message":{"content":[{"type":"tool_result","is_error":true,"tool_use_id":"t1","content":%q}]}`,
 			c.kind, c.text)))
 		got := ""
-		for n := range treeOf(t, families(t, file)[0].Events(claudecode.NewDecoder()))[0].Runs[0].Walk() {
+		for n := range treeOf(t, families(t, file)[0].Events(claudecode.Agent.NewDecoder()))[0].Runs[0].Walk() {
 			if n.Kind() == session.KindToolCall {
 				got = string(n.Call.Outcome) + got
 			} else if n.Kind() == session.KindPermission {
@@ -75,7 +75,7 @@ func TestOrigins(t *testing.T) {
 	} {
 		file := write(t, filepath.Join(t.TempDir(), here+".jsonl"),
 			lines(ran, said("m2"), `"type":"user","uuid":"u3",`+c.line, said("m3")))
-		runs := treeOf(t, families(t, file)[0].Events(claudecode.NewDecoder()))[0].Runs
+		runs := treeOf(t, families(t, file)[0].Events(claudecode.Agent.NewDecoder()))[0].Runs
 		if len(runs) != 2 || string(runs[1].Turns[0].Trigger) != c.want {
 			t.Errorf("%s: %d runs, %v", c.line, len(runs), runs[len(runs)-1].Turns[0].Trigger)
 		}
@@ -100,7 +100,7 @@ func TestEndsWithoutReason(t *testing.T) {
 	} {
 		for _, more := range all {
 			file := write(t, filepath.Join(t.TempDir(), here+".jsonl"), lines(more...))
-			runs := treeOf(t, families(t, file)[0].Events(claudecode.NewDecoder()))[0].Runs
+			runs := treeOf(t, families(t, file)[0].Events(claudecode.Agent.NewDecoder()))[0].Runs
 			if len(runs) != 1 || string(runs[0].Status) != want {
 				t.Errorf("%v: %d runs, %s, want %s", more, len(runs), runs[0].Status, want)
 			}
@@ -118,7 +118,7 @@ func TestWorkflow(t *testing.T) {
 	own := []byte(fmt.Sprintf(`{"type":"user","sessionId":%q,"agentId":"b1","isSidechain":true,"uuid":"s1",`+
 		`"timestamp":"2026-01-01T00:01:00Z","message":{"content":"ping"}}`+"\n", here))
 	write(t, filepath.Join(dir, agent), own)
-	runs := treeOf(t, families(t, file)[0].Events(claudecode.NewDecoder()))[0].Runs
+	runs := treeOf(t, families(t, file)[0].Events(claudecode.Agent.NewDecoder()))[0].Runs
 	if len(runs) != 2 || runs[1].ID != "b1" || runs[1].ParentID != runs[0].ID || runs[1].ParentToolCallID != "t1" {
 		t.Errorf("%d runs: %+v", len(runs), runs[len(runs)-1])
 	}

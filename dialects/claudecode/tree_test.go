@@ -73,7 +73,7 @@ func (s *sums) add(r *session.Run) {
 // families returns the families of files below testdata, or those that the caller wrote.
 func families(t testing.TB, paths ...string) []transcript.Family {
 	t.Helper()
-	found, problems := transcript.Find(claudecode.Layout, paths...)
+	found, problems := transcript.Find(claudecode.Agent, paths...)
 	if len(problems) > 0 || len(found) == 0 {
 		t.Fatal(len(found), problems)
 	}
@@ -141,7 +141,7 @@ func TestExpected(t *testing.T) {
 			if len(fs) != 1 {
 				t.Fatalf("%d families", len(fs))
 			}
-			tree := treeOf(t, fs[0].Events(claudecode.NewDecoder()))
+			tree := treeOf(t, fs[0].Events(claudecode.Agent.NewDecoder()))
 			if len(tree) != 1 || tree[0].ID != want.Session {
 				t.Fatalf("%d sessions, %s", len(tree), tree[0].ID)
 			}

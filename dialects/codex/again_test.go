@@ -59,7 +59,7 @@ func TestMemory(t *testing.T) {
 	runtime.GC()
 	runtime.ReadMemStats(&before)
 	events, most := 0, uint64(0)
-	for ev, err := range codex.NewDecoder().Events(&long{turns: 8000}) { // 48 MB
+	for ev, err := range codex.Agent.NewDecoder().Events(&long{turns: 8000}) { // 48 MB
 		if err != nil || ev == nil {
 			t.Fatal(err)
 		}
@@ -78,7 +78,7 @@ func BenchmarkEvents(b *testing.B) {
 	text, _ := io.ReadAll(&long{turns: 2000})
 	b.SetBytes(int64(len(text)))
 	for b.Loop() {
-		for _, err := range codex.NewDecoder().Events(bytes.NewReader(text)) {
+		for _, err := range codex.Agent.NewDecoder().Events(bytes.NewReader(text)) {
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -53,10 +53,10 @@ const (
 	maxRefusal = 2048     // length of the longest text of a call that was refused
 )
 
-// Layout says where Codex keeps its rollouts.
-var Layout = transcript.Layout{Env: "CODEX_HOME", Below: []string{"sessions", "archived_sessions"},
+// Agent says where Codex keeps its rollouts.
+var Agent = transcript.Agent{Dialect: Dialect, Env: "CODEX_HOME", Below: []string{"sessions", "archived_sessions"},
 	Home: []string{".codex/sessions", ".codex/archived_sessions"}, Names: regexp.MustCompile(`\.jsonl(\.zst)?$`),
-	Recognise: Recognise, Head: head}
+	Recognise: Recognise, Head: head, Open: open}
 
 // parentKey finds the thread that a rollout goes on from, or that spawned it. The first line may be longer than the
 // head of the file, and these keys are at several depths. No string of JSON holds a quote that is not escaped.
@@ -72,14 +72,9 @@ func head(_ string, text []byte, o input.Outline) (h transcript.Head) {
 	return h
 }
 
-// NewDecoder returns a Decoder of the rollouts of a family, parents before the threads that copy them or that they
-// spawned.
-func NewDecoder(opts ...input.Settings) *transcript.Decoder {
-	open := func(d *transcript.Decoder, _ transcript.File) (input.Reader, func() error) {
-		t := &thread{e: d}
-		return input.Reader{Line: d.Objects("timestamp:time! type! payload:object!", t.line), End: t.atEnd}, nil
-	}
-	return transcript.NewDecoder(Dialect, opts, open)
+func open(d *transcript.Decoder, _ transcript.File) (input.Reader, func() error) {
+	t := &thread{e: d}
+	return input.Reader{Line: d.Objects("timestamp:time! type! payload:object!", t.line), End: t.atEnd}, nil
 }
 
 // link makes the chain of the lines so far.

@@ -26,12 +26,12 @@ func rows(t testing.TB, capture otelagent.Capture, paths ...string) session.Batc
 	t.Helper()
 	p := agenttest.New(t, otelagent.WithCapture(capture), writer.WithDerivedIDs)
 	rec := event.NewRecorder(p.Tracer())
-	families, problems := transcript.Find(codex.Layout, paths...)
+	families, problems := transcript.Find(codex.Agent, paths...)
 	if len(families) == 0 || problems != nil {
 		t.Fatalf("%d families in %v, %v", len(families), paths, problems)
 	}
 	for _, f := range families {
-		for ev, err := range f.Events(codex.NewDecoder()) {
+		for ev, err := range f.Events(codex.Agent.NewDecoder()) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -187,7 +187,7 @@ func TestTitle(t *testing.T) {
 			name + `"}`)
 	}
 	titles := ""
-	for ev, err := range codex.NewDecoder().Events(strings.NewReader(text)) {
+	for ev, err := range codex.Agent.NewDecoder().Events(strings.NewReader(text)) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -243,7 +243,7 @@ func TestRollback(t *testing.T) {
 		line(`"response_item","payload":{"type":"x_output","call_id":"c"}`) +
 		line(`"event_msg","payload":{"type":"thread_rolled_back","num_turns":9}`) + prompt
 	hidden := 0
-	for ev, err := range codex.NewDecoder().Events(strings.NewReader(text)) {
+	for ev, err := range codex.Agent.NewDecoder().Events(strings.NewReader(text)) {
 		if err != nil {
 			t.Fatal(err)
 		}

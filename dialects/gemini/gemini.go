@@ -1,7 +1,7 @@
 // Package gemini reads the chats that Gemini CLI keeps and turns them into events of package otelagent: one JSON
 // document a session (to 0.39), or a log of changes as JSON lines.
 //
-//	for ev, err := range gemini.NewDecoder().Events(file) { ... }
+//	for ev, err := range gemini.Agent.NewDecoder().Events(file) { ... }
 //
 // A run begins with a message of the user that is no result of a tool, and each message of the model with tokens is a
 // turn. In a log the appended messages alone are events: a list of messages that $set repeats adds nothing but a
@@ -38,9 +38,9 @@ const Dialect = "gemini-cli"
 
 const maxMessages = 1 << 16 // of a session that a rewind reaches
 
-// Layout is where Gemini CLI keeps its chats: tmp/PROJECT/chats/session-TIME-ID.json and .jsonl below its folder, and
+// Agent says where Gemini CLI keeps its chats: tmp/PROJECT/chats/session-TIME-ID.json and .jsonl below its folder, and
 // the sub-agents of a session in a folder that has the session's id as its name.
-var Layout = transcript.Layout{Env: "GEMINI_CLI_HOME", Below: []string{".gemini/tmp"},
+var Agent = transcript.Agent{Dialect: Dialect, Open: open, Env: "GEMINI_CLI_HOME", Below: []string{".gemini/tmp"},
 	Home: []string{".gemini/tmp"}, Names: regexp.MustCompile(`(/chats/[^\n]*|session[^/]*)\.jsonl?$`),
 	Recognise: Recognise, Head: headOf}
 
@@ -59,15 +59,11 @@ func headOf(path string, _ []byte, o input.Outline) (h transcript.Head) {
 	return h
 }
 
-// NewDecoder returns a Decoder of the chats of a session, of its sub-agents, and copies of them. Stats.Lines counts
-// lines; of a document messages.
-func NewDecoder(opts ...input.Settings) *transcript.Decoder {
-	open := func(d *transcript.Decoder, f transcript.File) (input.Reader, func() error) {
-		s := &session{d: d, parent: parentOf(f.Path)}
-		return input.Reader{Line: d.Objects("", s.line), End: d.Finish, Document: s.document,
-			IsDocument: func(o input.Outline) bool { return RecogniseDocument(o) != "" }}, nil
-	}
-	return transcript.NewDecoder(Dialect, opts, open)
+// open reads a chat. Stats.Lines counts lines; of a document messages.
+func open(d *transcript.Decoder, f transcript.File) (input.Reader, func() error) {
+	s := &session{d: d, parent: parentOf(f.Path)}
+	return input.Reader{Line: d.Objects("", s.line), End: d.Finish, Document: s.document,
+		IsDocument: func(o input.Outline) bool { return RecogniseDocument(o) != "" }}, nil
 }
 
 // session is the session of a file.

@@ -2,8 +2,8 @@
 // in one of three layouts: an SQLite database with the tables session, message and part; a folder storage with a JSON
 // document for each of these (before 1.2); and the document that 'opencode export' writes.
 //
-//	for ev, err := range opencode.NewDecoder().Events(export) { ... }
-//	for ev, err := range opencode.NewDecoder().Read(file) { ... } // of transcript.Find
+//	for ev, err := range opencode.Agent.NewDecoder().Events(export) { ... }
+//	for ev, err := range opencode.Agent.NewDecoder().Read(file) { ... } // of transcript.Find
 //
 // All layouts give one stream of sessions, messages and parts, which one mapper reads: a run begins with a
 // message of the user, and each message of the assistant is a turn. dialects/README.md says what is inferred.
@@ -45,9 +45,10 @@ const Dialect = "opencode"
 
 const maxParts = 16384 // of a message
 
-// Layout is where OpenCode keeps its sessions: a database opencode.db, and session/PROJECT/SESSION.json in a folder
-// storage, which is next to the folders message and part.
-var Layout = transcript.Layout{Env: "XDG_DATA_HOME", Below: []string{"opencode"},
+// Agent says where OpenCode keeps its sessions: a database opencode.db, and session/PROJECT/SESSION.json in a folder
+// storage, which is next to the folders message and part. The program has to have a driver of database/sql with the name
+// sqlite to read a database.
+var Agent = transcript.Agent{Dialect: Dialect, Open: open, Env: "XDG_DATA_HOME", Below: []string{"opencode"},
 	Home: []string{".local/share/opencode"}, Head: headOf,
 	Names: regexp.MustCompile(`(^|/)(opencode[^/]*\.db|[^/]*ses_[^/]+\.json)$`)}
 
@@ -79,24 +80,19 @@ func headOf(path string, head []byte, o input.Outline) (h transcript.Head) {
 	return h
 }
 
-// NewDecoder returns a Decoder of exports, and of the files of Layout. The program has to have a driver of database/sql
-// with the name sqlite to read a database.
-func NewDecoder(opts ...input.Settings) *transcript.Decoder {
-	open := func(d *transcript.Decoder, f transcript.File) (input.Reader, func() error) {
-		r := &reader{Decoder: d}
-		if m := document.FindStringSubmatch(filepath.ToSlash(f.Path)); m != nil {
-			return input.Reader{}, func() error { return r.readFolder(filepath.FromSlash(m[1]), m[2], m[3]) }
-		}
-		if f.ID == f.Path && f.ID != "" {
-			return input.Reader{}, func() error {
-				defer r.endSession()
-				return withDatabase(f.Path, func(db *input.Database) error { return r.readDatabase(db, f.Since) })
-			}
-		}
-		return input.Reader{Line: func(input.Line) {}, End: r.endSession,
-			IsDocument: func(input.Outline) bool { return true }, Document: r.document}, nil
+func open(d *transcript.Decoder, f transcript.File) (input.Reader, func() error) {
+	r := &reader{Decoder: d}
+	if m := document.FindStringSubmatch(filepath.ToSlash(f.Path)); m != nil {
+		return input.Reader{}, func() error { return r.readFolder(filepath.FromSlash(m[1]), m[2], m[3]) }
 	}
-	return transcript.NewDecoder(Dialect, opts, open)
+	if f.ID == f.Path && f.ID != "" {
+		return input.Reader{}, func() error {
+			defer r.endSession()
+			return withDatabase(f.Path, func(db *input.Database) error { return r.readDatabase(db, f.Since) })
+		}
+	}
+	return input.Reader{Line: func(input.Line) {}, End: r.endSession,
+		IsDocument: func(input.Outline) bool { return true }, Document: r.document}, nil
 }
 
 // reader reads a file.

@@ -35,13 +35,9 @@ const (
 	maxHidden  = 1024    // runs that a branch hides or shows
 )
 
-// NewDecoder returns a Decoder of the sessions of a family, parents before those that branched from them.
-func NewDecoder(opts ...input.Settings) *transcript.Decoder {
-	open := func(d *transcript.Decoder, _ transcript.File) (input.Reader, func() error) {
-		s := &session{d: d, entries: map[string]*run{}, now: &run{}}
-		return input.Reader{Line: d.Objects("type! timestamp:time!", s.line), End: d.Finish}, nil
-	}
-	return transcript.NewDecoder(Dialect, opts, open)
+func open(d *transcript.Decoder, _ transcript.File) (input.Reader, func() error) {
+	s := &session{d: d, entries: map[string]*run{}, now: &run{}}
+	return input.Reader{Line: d.Objects("type! timestamp:time!", s.line), End: d.Finish}, nil
 }
 
 // session is one file.
@@ -218,8 +214,8 @@ func Recognise(o input.Outline) (why string) {
 	return ""
 }
 
-// Layout says where Pi keeps its sessions.
-var Layout = transcript.Layout{Env: "PI_CODING_AGENT_DIR", Below: []string{"sessions"},
+// Agent says where Pi keeps its sessions.
+var Agent = transcript.Agent{Dialect: Dialect, Open: open, Env: "PI_CODING_AGENT_DIR", Below: []string{"sessions"},
 	Home: []string{".pi/agent/sessions"}, Names: regexp.MustCompile(`\.jsonl$`), Recognise: Recognise, Head: headOf}
 
 func headOf(_ string, _ []byte, o input.Outline) (h transcript.Head) {

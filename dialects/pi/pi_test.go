@@ -23,12 +23,12 @@ func rows(t *testing.T, path string) []session.Row {
 	t.Helper()
 	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), writer.WithDerivedIDs)
 	rec := event.NewRecorder(p.Tracer())
-	families, problems := transcript.Find(pi.Layout, path)
+	families, problems := transcript.Find(pi.Agent, path)
 	if problems != nil {
 		t.Fatal(problems)
 	}
 	for _, f := range families {
-		for ev, err := range f.Events(pi.NewDecoder()) {
+		for ev, err := range f.Events(pi.Agent.NewDecoder()) {
 			if err == nil {
 				rec.Record(t.Context(), ev)
 			}

@@ -31,8 +31,10 @@ const (
 // maxFiles bounds the transcripts of a Finder. Tests lower it.
 var maxFiles = 1 << 20
 
-// Layout says where an agent keeps its sessions, and how their files belong together.
-type Layout struct {
+// Agent says where an agent keeps its sessions, how their files belong together, and how they are read.
+type Agent struct {
+	// Dialect is the name of the dialect of the files.
+	Dialect string
 	// Env is the variable that moves the folder of the agent, Below are the folders in that which may hold sessions.
 	// Home are those below the user's folder without it.
 	Env         string
@@ -45,13 +47,17 @@ type Layout struct {
 	// set, Head is called for files for which it returns a reason.
 	Head      func(path string, head []byte, o input.Outline) Head
 	Recognise func(input.Outline) string
+	// Open returns what reads a file of a family, of which it reports the records to the Decoder: lines or documents, or,
+	// if it is set, a function that reads a file which has none, such as a database. The zero File is an input without a
+	// name.
+	Open func(*Decoder, File) (input.Reader, func() error)
 }
 
 // Roots returns the folders in which the agent may keep its sessions. They need not exist.
-func (l Layout) Roots(env func(string) string, home string) (roots []string) {
-	folders := l.Home
-	if moved := env(l.Env); moved != "" {
-		home, folders = moved, l.Below
+func (a Agent) Roots(env func(string) string, home string) (roots []string) {
+	folders := a.Home
+	if moved := env(a.Env); moved != "" {
+		home, folders = moved, a.Below
 	}
 	for _, folder := range folders {
 		roots = append(roots, filepath.Join(home, filepath.FromSlash(folder)))
@@ -96,8 +102,8 @@ var private = regexp.MustCompile(
 
 // Finder finds the families of an agent, any number of times. It opens a file that has grown no second time.
 type Finder struct {
-	Layout Layout
-	files  map[string]File // as they were last
+	Agent Agent
+	files map[string]File // as they were last
 }
 
 // Find returns the families of the files and folders at paths, and an error for each that was not read. Of a folder it
@@ -117,7 +123,7 @@ func (l *Finder) Find(paths ...string) ([]Family, []error) {
 			case err != nil:
 			case d.IsDir() && strings.Count(path[len(root):], string(filepath.Separator)) > maxFolder:
 				return fs.SkipDir
-			case d.Type().IsRegular() && l.Layout.Names.MatchString(name) && !private.MatchString(name):
+			case d.Type().IsRegular() && l.Agent.Names.MatchString(name) && !private.MatchString(name):
 				var f File
 				if f, err = l.file(path); f.ID != "" {
 					found[path] = f
@@ -136,7 +142,7 @@ func (l *Finder) Find(paths ...string) ([]Family, []error) {
 	for _, path := range paths {
 		if f, isFile := asked[path]; isFile && f.Folder != "" {
 			walk(f.Folder)
-			near, _ := fs.Glob(os.DirFS(filepath.Dir(f.Path)), l.Layout.NextTo)
+			near, _ := fs.Glob(os.DirFS(filepath.Dir(f.Path)), l.Agent.NextTo)
 			for _, name := range near {
 				walk(filepath.Join(filepath.Dir(f.Path), name))
 			}
@@ -181,14 +187,14 @@ func (l *Finder) file(path string) (File, error) {
 		return File{}, err
 	}
 	o := input.OutlineOf(head)
-	if recognise := l.Layout.Recognise; recognise == nil || recognise(o) != "" {
-		f.Head = l.Layout.Head(path, head, o)
+	if recognise := l.Agent.Recognise; recognise == nil || recognise(o) != "" {
+		f.Head = l.Agent.Head(path, head, o)
 	}
 	return f, f.Err
 }
 
 // Find is [Finder.Find], once.
-func Find(l Layout, paths ...string) ([]Family, []error) { return (&Finder{Layout: l}).Find(paths...) }
+func Find(a Agent, paths ...string) ([]Family, []error) { return (&Finder{Agent: a}).Find(paths...) }
 
 // group divides files into families: those that share a name, also by way of others.
 func group(files map[string]File) []Family {

@@ -35,7 +35,7 @@ func findNextTo(t *testing.T, dir string) {
 		"agent-*.jsonl": {"agent-1.jsonl", "one.jsonl", "one/agent-2.jsonl"},
 	} {
 		var opened []string
-		l := transcript.Layout{NextTo: pattern, Names: regexp.MustCompile(`\.jsonl$`),
+		l := transcript.Agent{NextTo: pattern, Names: regexp.MustCompile(`\.jsonl$`),
 			Head: func(path string, _ []byte, _ input.Outline) transcript.Head {
 				name, err := filepath.Rel(dir, path)
 				if err != nil {
@@ -61,7 +61,7 @@ func TestFindBound(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	families, problems := transcript.Find(transcript.Layout{Names: regexp.MustCompile(`[1-4]$`),
+	families, problems := transcript.Find(transcript.Agent{Names: regexp.MustCompile(`[1-4]$`),
 		Head: func(path string, _ []byte, _ input.Outline) transcript.Head { return transcript.Head{ID: path} }}, dir)
 	want := dir + ": 2 transcripts are found; the rest is not read"
 	if len(families) != 2 || len(problems) != 1 || problems[0].Error() != want {

@@ -57,6 +57,8 @@ const (
 // records say. Not safe for concurrent use.
 type Decoder struct {
 	*input.Shell
+	// Shared is what a dialect keeps of all files.
+	Shared any
 
 	open     func(*Decoder, File) (input.Reader, func() error)
 	files    map[string]*source // by path
@@ -80,12 +82,10 @@ type source struct {
 	read   int64 // bytes, of a file that grows
 }
 
-// NewDecoder returns a Decoder of the dialect of that name that has read nothing. Open returns what reads a file of a
-// family, of which it reports the records to the Decoder: lines or documents, or, if it is set, a function that reads a
-// file which has none, such as a database. The zero File is an input without a name.
-func NewDecoder(name string, opts []input.Settings, open func(*Decoder, File) (input.Reader, func() error)) *Decoder {
-	shell := input.NewShell(name, ndjson.Read, opts...)
-	return &Decoder{Shell: &shell, open: open, files: map[string]*source{}, ids: map[digest]*place{}, place: &place{},
+// NewDecoder returns a Decoder of the files of the agent that has read nothing.
+func (a Agent) NewDecoder(opts ...input.Settings) *Decoder {
+	shell := input.NewShell(a.Dialect, ndjson.Read, opts...)
+	return &Decoder{Shell: &shell, open: a.Open, files: map[string]*source{}, ids: map[digest]*place{}, place: &place{},
 		threads: map[[2]string]*Thread{}, children: map[digest]Link{}, facts: map[digest]digest{},
 		waiting: map[string][]*event.FactStated{}}
 }
