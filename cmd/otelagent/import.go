@@ -21,6 +21,7 @@ import (
 
 	"github.com/otelagent/otelagent/backend/inspect"
 	"github.com/otelagent/otelagent/dialects"
+	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/transcript"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
@@ -149,7 +150,7 @@ func extentOf(families ...transcript.Family) (e extent) {
 			if begun := cmp.Or(f.Started, f.Modified); e.first.IsZero() || begun.Before(e.first) {
 				e.first = begun
 			}
-			e.last = transcript.Later(e.last, f.Modified)
+			e.last = input.Later(e.last, f.Modified)
 			if e.bytes += f.Size; !f.Part {
 				e.sessions[f.ID] = true
 			}

@@ -260,7 +260,7 @@ func (d *file) place(r *row) {
 	}
 	if r.k = d.talks[r.t]; r.k == nil {
 		r.k = &talk{}
-		transcript.Put(d.talks, maxSides, r.t, r.k)
+		input.Put(d.talks, maxSides, r.t, r.k)
 	}
 }
 

@@ -162,7 +162,7 @@ func RecogniseDocument(o input.Outline) (why string) {
 
 // see notes a time and returns it; the latest one for the zero time.
 func (s *session) see(t time.Time) time.Time {
-	s.last = transcript.Later(s.last, t)
+	s.last = input.Later(s.last, t)
 	return cmp.Or(t, s.last)
 }
 
@@ -327,7 +327,7 @@ var refusals = transcript.Refusals{
 // refused. The result is {output}, {error}, or any other value.
 func (s *session) tool(c *object.Object, at time.Time) (t transcript.Tool) {
 	t.ID, t.Name, t.Args, t.Start = c.String("id"), c.String("name"), c.Raw("args"), event.Bound(at)
-	r := &transcript.Result{CallID: t.ID, Name: t.Name, At: s.see(transcript.Later(at, c.Time("timestamp")))}
+	r := &transcript.Result{CallID: t.ID, Name: t.Name, At: s.see(input.Later(at, c.Time("timestamp")))}
 	if child := c.String("agentId"); child != s.Session {
 		r.ChildSessionID = child
 	}

@@ -33,7 +33,7 @@ func (d *Decoder) sessionRow(text, further []byte, stated time.Time) {
 	meta := r.object("metadata")
 	s.child = meta.Text("mode") == "subagent" || meta.Text("agent_mode") == "subagent"
 	s.created = millisOf(r.Object, "created_at")
-	s.updated = later(later(s.created, millisOf(r.Object, "updated_at")), millisOf(r.Object, "archived_at"))
+	s.updated = input.Later(input.Later(s.created, millisOf(r.Object, "updated_at")), millisOf(r.Object, "archived_at"))
 	if s.rules = r.json("permissions"); s.rules != nil && s.rules[0] != '[' {
 		r.Fail("permissions", "want an array, got "+rawjson.KindOf(s.rules))
 	}
@@ -44,7 +44,7 @@ func (d *Decoder) sessionRow(text, further []byte, stated time.Time) {
 		r.Fail("id", "want a string that is not empty")
 	} else {
 		d.Shell.Counts.Events++
-		s.updated = later(s.updated, stated)
+		s.updated = input.Later(s.updated, stated)
 		d.session = s
 	}
 	d.RejectProblems(r.typ, r.Object)
@@ -104,7 +104,7 @@ func (d *Decoder) messageRow(text, further []byte, stated time.Time) {
 	m := &message{id: id, path: d.path, number: d.Number, seq: d.Seq, role: r.String("role"),
 		created: millisOf(r.Object, "created_at"),
 		partAt:  map[string]int{}}
-	m.updated = later(m.created, millisOf(r.Object, "updated_at"))
+	m.updated = input.Later(m.created, millisOf(r.Object, "updated_at"))
 	m.hiddenAt, m.hidden = r.Spelled("hidden_at"), millisOf(r.Object, "hidden_at")
 	meta := r.object("metadata")
 	m.usage = usageKeys.Read(meta.Object("usage"), cmp.Or(d.Settings.Rule, spans.UsageRuleExcludesCache))
@@ -122,13 +122,13 @@ func (d *Decoder) messageRow(text, further []byte, stated time.Time) {
 			m.own = [][]byte{}
 		}
 	}
-	m.latest = later(m.updated, m.hidden)
+	m.latest = input.Later(m.updated, m.hidden)
 	for _, at := range [][]byte{m.queuedAt, m.canceledAt} {
 		t, _ := millis(at)
-		m.latest = later(m.latest, t)
+		m.latest = input.Later(m.latest, t)
 	}
 	if m.updated.IsZero() {
-		m.updated, m.latest = stated, later(m.latest, stated)
+		m.updated, m.latest = stated, input.Later(m.latest, stated)
 	}
 	m.line = lineOf(r.typ, r.text, further)
 	m.size = len(m.line)
@@ -176,7 +176,7 @@ func (d *Decoder) partRow(text, further []byte, stated time.Time) {
 	p := &part{id: id, seq: d.Seq, kind: r.String("type"), callID: r.String("tool_call_id"),
 		state:   r.String("tool_state"),
 		created: millisOf(r.Object, "created_at"), index: int64(i)}
-	p.latest = later(p.created, millisOf(r.Object, "updated_at"))
+	p.latest = input.Later(p.created, millisOf(r.Object, "updated_at"))
 	if n := r.Count("index"); n != nil {
 		p.index = *n
 	}
@@ -185,7 +185,7 @@ func (d *Decoder) partRow(text, further []byte, stated time.Time) {
 	if p.kind == "" {
 		p.kind = p.ai.String("type")
 	}
-	p.latest, p.line, p.lines = later(p.latest, stated), line, was.lines
+	p.latest, p.line, p.lines = input.Later(p.latest, stated), line, was.lines
 	m.size += len(line) - len(was.line)
 	m.parts[i] = p
 }
@@ -219,11 +219,11 @@ func (d *Decoder) endMessage() {
 	}
 	d.message, m.partAt = nil, nil
 	s := d.session
-	remember(s.messages, maxMessages, m.id, true)
+	input.Put(s.messages, maxMessages, m.id, true)
 	slices.SortStableFunc(m.parts, func(a, b *part) int { return cmp.Compare(a.index, b.index) })
 	lines, changed := [][]byte{m.line}, m.latest
 	for _, p := range m.parts {
-		lines, changed = append(lines, p.line), later(changed, p.latest)
+		lines, changed = append(lines, p.line), input.Later(changed, p.latest)
 	}
 	f := &facts{subject: "message/" + m.id, at: m.latest, seq: m.seq}
 	f.add(factRow, input.Array(lines), changed)

@@ -31,8 +31,6 @@
 package guide
 
 import (
-	"time"
-
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/ndjson"
 	"github.com/otelagent/otelagent/internal/object"
@@ -131,22 +129,6 @@ func restOf(o *object.Object, but ...string) []byte {
 	o.Keep(o.Keys()...)
 	o.Use(but...)
 	return input.Compact(o.Rest())
-}
-
-// remember adds to a map that forgets everything when it is full.
-func remember[V any](m map[string]V, most int, id string, v V) {
-	if len(m) >= most {
-		clear(m)
-	}
-	m[id] = v
-}
-
-// later returns the later of two times.
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
 }
 
 // RecogniseDocument returns why an input is a document of the guide, which has the row of a session, or messages with

@@ -22,7 +22,7 @@ type run struct {
 }
 
 func (r *run) meta(t time.Time, seq int64) event.Meta {
-	r.last = later(r.last, t)
+	r.last = input.Later(r.last, t)
 	return event.Meta{Session: r.session, Run: r.id, Time: t, Seq: seq}
 }
 
@@ -79,7 +79,7 @@ func (d *Decoder) emitRun(a *message, over bool) {
 		}
 	}
 	if compacts {
-		at := later(r.last, first.updated)
+		at := input.Later(r.last, first.updated)
 		d.Emit(&event.RunEnded{Meta: r.meta(at, first.endSeq(first.parts)), RunResult: event.RunResult{
 			End: event.Bound(at), Status: spans.RunStatusCompleted}})
 		return
@@ -116,7 +116,7 @@ func (d *Decoder) emitRun(a *message, over bool) {
 		d.emitParts(r, a, s)
 		at, calls := time.Time{}, false
 		for _, p := range s {
-			at, calls = later(at, p.latest), calls || p.tool()
+			at, calls = input.Later(at, p.latest), calls || p.tool()
 		}
 		// The time of a message which grows is later than a turn of it that is not the last any more.
 		at = cmp.Or(at, a.updated)
@@ -126,7 +126,7 @@ func (d *Decoder) emitRun(a *message, over bool) {
 		}
 		d.Emit(&event.TurnEnded{Meta: r.meta(at, a.endSeq(s)), TurnResult: end})
 	}
-	at := later(r.last, a.updated)
+	at := input.Later(r.last, a.updated)
 	d.Emit(&event.RunEnded{Meta: r.meta(at, a.endSeq(a.parts)), RunResult: event.RunResult{End: event.Bound(at),
 		Status: a.status(), Usage: usage}})
 }
@@ -236,7 +236,7 @@ func (d *Decoder) emitParts(r *run, m *message, parts []*part) {
 		case p.kind == "data-compaction":
 			d.emitCompaction(r, m, p)
 		default:
-			r.last = later(r.last, p.latest)
+			r.last = input.Later(r.last, p.latest)
 		}
 		d.emitHeld(p.lines)
 	}
@@ -264,7 +264,7 @@ func (d *Decoder) emitCompaction(r *run, m *message, p *part) {
 	at := cmp.Or(p.created, m.created)
 	ev := &event.CompactionEnded{Meta: r.meta(at, p.seq),
 		Compaction:       event.Compaction{Kind: spans.CompactionKindSummary, Start: stamped(at)},
-		CompactionResult: event.CompactionResult{End: event.Bound(later(at, p.latest))},
+		CompactionResult: event.CompactionResult{End: event.Bound(input.Later(at, p.latest))},
 	}
 	o := p.compaction()
 	ev.Summary, ev.Target = o.Raw("summary"), o.String("tail_start_id")
@@ -275,5 +275,5 @@ func (d *Decoder) emitCompaction(r *run, m *message, p *part) {
 	}
 	ev.OutputTokens = o.Count("summary_tokens")
 	d.Emit(ev)
-	r.last = later(r.last, p.latest)
+	r.last = input.Later(r.last, p.latest)
 }

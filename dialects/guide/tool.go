@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/otelagent/otelagent/dialects/event"
+	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -78,7 +79,7 @@ func (d *Decoder) emitCall(r *run, p *part) {
 			Body: p.ai.Spelled("output")})
 		return
 	case !p.over():
-		r.last = later(r.last, p.latest)
+		r.last = input.Later(r.last, p.latest)
 		return
 	}
 	ev := &event.ToolEnded{Meta: r.meta(end.Time, p.seq), CallID: id, Name: name,
@@ -90,7 +91,7 @@ func (d *Decoder) emitCall(r *run, p *part) {
 		child := cmp.Or(output.String("session_id"), output.Object("data").String("session_id"))
 		if child != "" && child != d.session.id {
 			ev.ChildSessionID = child
-			remember(d.children, maxChildren, child, link{session: d.session.id, run: r.id, call: id})
+			input.Put(d.children, maxChildren, child, link{session: d.session.id, run: r.id, call: id})
 		}
 	}
 	d.Emit(ev)

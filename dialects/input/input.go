@@ -92,6 +92,14 @@ func Malformed(err error) *LineError {
 	return e
 }
 
+// Put sets a value of a map. When that has most keys, it forgets them all.
+func Put[K comparable, V any](m map[K]V, most int, key K, value V) {
+	if len(m) >= most {
+		clear(m)
+	}
+	m[key] = value
+}
+
 // Settings of a Decoder. Of several the last that is set counts.
 type Settings struct {
 	// Live says that the input is a pipe from a loop that runs now: events get Meta.Arrived, the time at which their line

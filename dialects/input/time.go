@@ -47,3 +47,11 @@ func Time(value []byte) (t time.Time) {
 	}
 	return t.UTC()
 }
+
+// Later returns the later of two times.
+func Later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}

@@ -21,7 +21,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -135,8 +134,12 @@ func (d *reader) row(kind, id, place string, text []byte) {
 		d.Reject(&input.LineError{Field: place, Reason: "longer than " + strconv.Itoa(d.Settings.MaxLine) + " bytes"})
 		return
 	}
+	// The layouts differ in blanks: what is written by a program has either none or line ends.
+	if bytes.IndexByte(text, '\n') >= 0 && rawjson.Valid(text, object.MaxDepth) == nil {
+		text = input.Compact(text)
+	}
 	o := new(object.Object)
-	if err := o.ParseAt(place, compact(text)); err != nil {
+	if err := o.ParseAt(place, text); err != nil {
 		bad := input.Malformed(err)
 		bad.Field, bad.Cut = place, bad.Cut && place == kind // a document of a folder may still be written
 		d.Reject(bad)
@@ -159,16 +162,6 @@ func (d *reader) row(kind, id, place string, text []byte) {
 		d.addPart(o)
 	}
 	d.RejectProblems(kind, o)
-}
-
-// compact returns JSON without blanks between its tokens: the layouts differ in these. What is written by a program has
-// either none or line ends.
-func compact(text []byte) []byte {
-	var out bytes.Buffer
-	if bytes.IndexByte(text, '\n') < 0 || json.Compact(&out, text) != nil {
-		return text
-	}
-	return out.Bytes()
 }
 
 // Tables are those of a database of OpenCode that are read.
@@ -387,7 +380,7 @@ func (d *reader) addPart(o *object.Object) {
 		c.Said = append(c.Said, block)
 	}
 	start, end := input.Time(when.Raw("start")), input.Time(when.Raw("end"))
-	m.last = transcript.Later(m.last, end)
+	m.last = input.Later(m.last, end)
 	if took := start.Sub(m.created); kind != "tool" && took > 0 && !m.created.IsZero() {
 		c.FirstChunk, c.ModelCall = cmp.Or(c.FirstChunk, took), max(took, end.Sub(m.created))
 	}
@@ -491,7 +484,7 @@ func (d *reader) reply(m *message) {
 	c.ID, c.Run, c.Variant, c.Start = m.id, m.String("parentID"), m.String("variant"), event.Moment{Time: m.created}
 	c.Model, c.Provider, c.StopReason = m.String("modelID"), m.String("providerID"), m.String("finish")
 	c.Failed, c.Cancelled, c.Error, c.ResponseID = text != "", name == "MessageAbortedError", text, m.id
-	c.At, c.Currency = transcript.Later(cmp.Or(m.completed, m.last), m.created), "USD"
+	c.At, c.Currency = input.Later(cmp.Or(m.completed, m.last), m.created), "USD"
 	if c.Usage, c.Cost = m.usage(); c.Tools != nil {
 		c.ModelCall = 0 // it ended before they began
 	}

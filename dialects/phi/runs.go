@@ -76,11 +76,8 @@ func (rs *runs) start(id, session string) *run {
 
 // meet remembers a session.
 func (rs *runs) meet(session string) {
-	if len(rs.sessions) >= maxRuns {
-		clear(rs.sessions)
-	}
 	if session != "" {
-		rs.sessions[session] = true
+		input.Put(rs.sessions, maxRuns, session, true)
 	}
 }
 

@@ -126,7 +126,7 @@ func (s *session) line(o *object.Object, text []byte) string {
 		s.now = &run{id: open, before: s.now}
 		s.runs = append(s.runs[max(0, n-maxHidden+1):], s.now)
 	}
-	transcript.Put(s.entries, maxEntries, id, s.now)
+	input.Put(s.entries, maxEntries, id, s.now)
 	s.last = id
 	return ""
 }

@@ -171,7 +171,7 @@ func (l *Finder) file(path string) (File, error) {
 	}
 	f := File{Path: path, Size: info.Size(), Modified: info.ModTime()}
 	if log, err := os.Lstat(path + "-wal"); err == nil && filepath.Ext(path) == ".db" {
-		f.Size, f.Modified = f.Size+log.Size(), Later(f.Modified, log.ModTime())
+		f.Size, f.Modified = f.Size+log.Size(), input.Later(f.Modified, log.ModTime())
 	}
 	if was := l.files[path]; !was.Started.IsZero() && was.Size <= f.Size {
 		f.Head = was.Head

@@ -119,7 +119,7 @@ type turn struct {
 }
 
 func (t *Thread) meta(at time.Time) event.Meta {
-	t.last = Later(t.last, at)
+	t.last = input.Later(t.last, at)
 	return event.Meta{Session: t.Session, Run: t.run, Time: at, Arrived: t.d.Arrived, Seq: t.d.from.lines + t.d.Number}
 }
 
@@ -273,7 +273,7 @@ func (t *Thread) Call(c Call) bool {
 	u := t.turn
 	u.StopReason, u.Model, u.Cost = cmp.Or(c.StopReason, u.StopReason), cmp.Or(c.Model, u.Model), cmp.Or(c.Cost, u.Cost)
 	u.Failed, u.Cancelled, u.Error = c.Failed, c.Cancelled, c.Error
-	u.Usage, u.End.Time = Greatest(u.Usage, c.Usage), Later(u.End.Time, c.At)
+	u.Usage, u.End.Time = Greatest(u.Usage, c.Usage), input.Later(u.End.Time, c.At)
 	t.meta(c.At)
 	if c.Reply != nil {
 		u.Reply = bytes.Clone(c.Reply)
@@ -363,7 +363,7 @@ func (t *Thread) Result(r Result) bool {
 	t.goesOn()
 	r.Name = cmp.Or(r.Name, u.tools[r.CallID])
 	u.tools[r.CallID] = ""
-	u.End.Time = Later(u.End.Time, r.At)
+	u.End.Time = input.Later(u.End.Time, r.At)
 	if d := r.Denied; d != nil {
 		d.Tool, d.CallID, d.Action, d.Derived = r.Name, r.CallID, spans.ActionDeny, true
 		r.Outcome = spans.OutcomeDenied

@@ -114,7 +114,7 @@ func (d *Decoder) First(session, id string) (owner string, here bool) {
 		if at := (place{session, d.from.number}); *d.place != at {
 			d.place = &at
 		}
-		Put(d.ids, maxIDs, digestOf(id), d.place)
+		input.Put(d.ids, maxIDs, digestOf(id), d.place)
 	}
 	return owner, here
 }
@@ -134,7 +134,7 @@ type Link struct {
 // Spawn remembers that a tool call spawned the child of that name (a run of its session, or a session), so that the run
 // which begins by that name is its child.
 func (d *Decoder) Spawn(session, child string, l Link) {
-	Put(d.children, maxChildren, digestOf(session, child), l)
+	input.Put(d.children, maxChildren, digestOf(session, child), l)
 }
 
 // Spawned returns the tool call that spawned a child; zero when it is not known.
@@ -152,7 +152,7 @@ func (d *Decoder) FactOf(session, subject, key string, value []byte, at time.Tim
 	if value == nil || session == "" || d.facts[of] == is {
 		return
 	}
-	Put(d.facts, maxThreads, of, is)
+	input.Put(d.facts, maxThreads, of, is)
 	ev := &event.FactStated{Meta: event.Meta{Session: session, Time: at, Arrived: d.Arrived, Seq: d.from.lines + d.Number},
 		Dialect: d.Name, Recording: spans.RecordingLedger,
 		Facts: []event.Fact{{Subject: subject, Key: key, Value: bytes.Clone(value)}}}
@@ -160,7 +160,7 @@ func (d *Decoder) FactOf(session, subject, key string, value []byte, at time.Tim
 	case subject != "session", met && list == nil:
 		d.Emit(ev)
 	case len(list) < maxPending:
-		Put(d.waiting, maxThreads, session, append(list, ev))
+		input.Put(d.waiting, maxThreads, session, append(list, ev))
 	}
 }
 
@@ -212,22 +212,6 @@ func Text(content []byte) string {
 
 // Block returns a block of a type with a member that has its name: text or thinking.
 func Block(typ string, value any) []byte { return input.Members("type", typ, typ, value) }
-
-// Put sets a value of a map. When that has most keys, it forgets them all.
-func Put[K comparable, V any](m map[K]V, most int, key K, value V) {
-	if len(m) >= most {
-		clear(m)
-	}
-	m[key] = value
-}
-
-// Later returns the later of two times.
-func Later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
-}
 
 // Thread returns the conversation of a session (name is empty) or of a sub-agent in it. It is the same for all files of
 // the session.
