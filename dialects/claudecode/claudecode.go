@@ -382,7 +382,7 @@ func (d *file) user(r *row) {
 	if queued != nil {
 		content, message.Raw = queued, input.Members("role", "user", "content", queued)
 	}
-	is, text := prompt, strings.TrimLeft(transcript.Text(content), " \n\t")
+	is, text := prompt, strings.TrimLeft(input.Texts(content), " \n\t")
 	for _, b := range beginnings {
 		if strings.HasPrefix(text, b.text) {
 			is = b.is
@@ -446,7 +446,7 @@ func (d *file) begin(r *row, trigger spans.Trigger, messages ...event.Message) {
 		id, isLine := strings.CutPrefix(r.t.Name, inLine)
 		path := strings.TrimSuffix(strings.TrimSuffix(d.Path, ".zst"), ".jsonl") + ".meta.json"
 		meta, _ := object.Parse(d.Side(path))
-		call, said := meta.String("toolUseId"), transcript.Text(object.Of("", messages[0].Raw).Raw("content"))
+		call, said := meta.String("toolUseId"), input.Texts(object.Of("", messages[0].Raw).Raw("content"))
 		l := cmp.Or(d.Spawned(r.t.Session, id), d.Spawned(r.t.Session, callName+call),
 			d.Spawned(r.t.Session, callName+filepath.Base(filepath.Dir(d.Path))), d.Spawned(r.t.Session, promptName+said))
 		run.ID, run.ParentID, run.ParentToolCallID = id, l.Run, cmp.Or(l.Call, call)
@@ -480,7 +480,7 @@ var agents = map[string]bool{"general-purpose": true, "Explore": true, "Plan": t
 func (d *file) assistant(r *row) {
 	m := r.Object.Object("message")
 	if r.True("isApiErrorMessage") {
-		r.t.Over(time.Time{}, event.RunResult{Status: spans.RunStatusError, Error: transcript.Text(m.Raw("content"))})
+		r.t.Over(time.Time{}, event.RunResult{Status: spans.RunStatusError, Error: input.Texts(m.Raw("content"))})
 	}
 	if m == nil || m.String("model") == "<synthetic>" {
 		d.other(r)
@@ -556,7 +556,7 @@ func (d *file) results(r *row, m *object.Object) (any bool) {
 			res.Message = input.Members("role", "user", "content", input.Array(list[i:i+1]))
 		}
 		res.Result = o.Raw("content")
-		text := transcript.Text(res.Result)
+		text := input.Texts(res.Result)
 		if path := whole.String("persistedOutputPath"); path != "" {
 			if full := d.Side(path); full != nil {
 				res.Result, res.Truncated = rawjson.Quote(nil, strings.ToValidUTF8(string(full), "\uFFFD")), new(true)

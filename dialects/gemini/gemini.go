@@ -197,7 +197,7 @@ func (s *session) message(o *object.Object) {
 		s.replied(id, at, content, o)
 		s.keep("gemini.unknown_keys", o)
 	default:
-		switch said := transcript.Text(content); {
+		switch said := input.Texts(content); {
 		case typ == "error":
 			s.Over(time.Time{}, event.RunResult{Status: spans.RunStatusError, Error: said})
 		case typ == "info" && strings.HasPrefix(said, "Request cancelled"):
@@ -218,8 +218,8 @@ const (
 
 // user reads a message of the user: a prompt, which begins a run, results of tools, or what Gemini CLI injects.
 func (s *session) user(id string, at time.Time, content []byte) {
-	said, results := transcript.Text(content), false
-	for _, p := range transcript.Parts(content) {
+	said, results := input.Texts(content), false
+	for _, p := range parts(content) {
 		r := p.Object("functionResponse")
 		if results = results || r != nil; r != nil && s.reply != "" && !s.Knows(r.String("id")) {
 			s.d.First(s.Session, refused+r.String("id")) // its arguments are not known
@@ -336,7 +336,7 @@ func (s *session) tool(c *object.Object, at time.Time) (t transcript.Tool) {
 		return t
 	}
 	t.Result = r
-	if list := transcript.Parts(c.Raw("result")); len(list) == 1 && list[0].Has("functionResponse") {
+	if list := parts(c.Raw("result")); len(list) == 1 && list[0].Has("functionResponse") {
 		c = list[0].Object("functionResponse")
 	}
 	if r.ToolResult.Result = c.Raw("response"); r.ToolResult.Result == nil {
@@ -344,7 +344,7 @@ func (s *session) tool(c *object.Object, at time.Time) (t transcript.Tool) {
 	}
 	o := object.Of("", r.ToolResult.Result)
 	if failure := o.Raw("error"); failure != nil {
-		r.ToolResult.Result, r.Error = failure, transcript.Text(failure)
+		r.ToolResult.Result, r.Error = failure, input.Texts(failure)
 		r.Outcome = cmp.Or(r.Outcome, spans.OutcomeError)
 	} else if output := o.Raw("output"); output != nil {
 		r.ToolResult.Result = output
@@ -366,9 +366,9 @@ func (s *session) set(o *object.Object) {
 		id, said := m.String("id"), ""
 		here = here || id == run
 		if m.String("type") == "user" {
-			said = transcript.Text(m.Raw("content"))
+			said = input.Texts(m.Raw("content"))
 		}
-		for _, p := range transcript.Parts(m.Raw("content")) {
+		for _, p := range parts(m.Raw("content")) {
 			c := p.Object("functionCall")
 			call := c.String("id")
 			if owner, _ := s.d.Met(refused + call); owner != "" {
@@ -404,13 +404,22 @@ func (s *session) compact(id string, at time.Time, said string) {
 		Summary: rawjson.Quote(nil, said)})
 }
 
+// parts returns the parts of a content that is one, or an array of them.
+func parts(content []byte) (list []*object.Object) {
+	if len(content) > 0 && content[0] == '{' {
+		content = input.Array([][]byte{content})
+	}
+	list = object.Of("", input.Members("parts", content)).Objects("parts")
+	return slices.DeleteFunc(list, func(o *object.Object) bool { return o == nil })
+}
+
 // blocks returns the blocks of a content, which is a text, a part, or an array of parts. It omits calls and results,
 // which are elsewhere.
 func blocks(content []byte) (list [][]byte) {
 	if len(content) > len(`""`) && content[0] == '"' {
 		return [][]byte{transcript.Block("text", content)}
 	}
-	for _, p := range transcript.Parts(content) {
+	for _, p := range parts(content) {
 		kind, data := "file", cmp.Or(p.Object("inlineData"), p.Object("fileData"))
 		if strings.HasPrefix(data.String("mimeType"), "image/") {
 			kind = "image"

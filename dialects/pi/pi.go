@@ -193,7 +193,7 @@ const (
 func (s *session) result(raw []byte, m *object.Object, at time.Time) {
 	r := transcript.Result{CallID: m.String("toolCallId"), Name: m.String("toolName"), At: at, Message: raw}
 	if r.Result = m.Raw("content"); m.True("isError") {
-		switch r.Outcome = spans.OutcomeError; transcript.Text(r.Result) {
+		switch r.Outcome = spans.OutcomeError; input.Texts(r.Result) {
 		case blocked:
 			r.Denied = &event.PermissionEvaluation{Source: "extension", Reason: blocked}
 		case skipped:

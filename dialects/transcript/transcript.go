@@ -33,14 +33,12 @@ import (
 	"os"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/ndjson"
 	"github.com/otelagent/otelagent/internal/object"
-	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -187,27 +185,6 @@ func (d *Decoder) Objects(shape string, read func(o *object.Object, text []byte)
 			d.RejectProblems(read(o, l.Text), o)
 		}
 	}
-}
-
-// Parts returns the parts of a content that is one, or an array of them.
-func Parts(content []byte) (list []*object.Object) {
-	if len(content) > 0 && content[0] == '{' {
-		content = input.Array([][]byte{content})
-	}
-	list = object.Of("", input.Members("parts", content)).Objects("parts")
-	return slices.DeleteFunc(list, func(o *object.Object) bool { return o == nil })
-}
-
-// Text returns the text of a content: a string, or the text of its parts.
-func Text(content []byte) string {
-	if s, ok := rawjson.String(content); ok {
-		return s
-	}
-	var all strings.Builder
-	for _, p := range Parts(content) {
-		all.WriteString(p.Text("text"))
-	}
-	return all.String()
 }
 
 // Block returns a block of a type with a member that has its name: text or thinking.
