@@ -348,13 +348,7 @@ type call struct {
 	transcript.Call
 	open bool
 	size int
-	ends map[string]*end // of its tool calls, by their ids
-}
-
-// end is what is known of the end of a tool call.
-type end struct {
-	transcript.Result
-	begun time.Time
+	ends map[string]*transcript.Result // of its tool calls, by their ids
 }
 
 // gather returns the call to which an item or its usage belongs; whole says that what comes is the usage. A call that
@@ -363,7 +357,7 @@ func (t *thread) gather(whole bool) *call {
 	c := &t.call
 	if !c.open || c.Usage != nil && (whole || len(c.Blocks) > 0) {
 		t.settle()
-		*c = call{open: true, ends: map[string]*end{}}
+		*c = call{open: true, ends: map[string]*transcript.Result{}}
 		c.ID, c.Start = t.short("call"), event.Bound(t.asked)
 	}
 	return c
@@ -497,15 +491,15 @@ func (t *thread) compacted(p *object.Object) {
 // tool adds a tool call. Function_call has its arguments as a string of JSON. Web searches and images are made by the
 // provider: their item is the whole call.
 func (c *call) tool(kind string, p *object.Object, at time.Time) {
-	u, r := transcript.Tool{At: at}, &end{begun: at}
+	u, r := transcript.Tool{At: at}, &transcript.Result{}
 	u.ID, u.Type, u.Name = p.String("call_id"), "function", cmp.Or(p.String("name"), strings.TrimSuffix(kind, "_call"))
 	u.Args = bytes.Clone(p.Raw("arguments", "input", "action"))
 	if s := p.Text("arguments"); rawjson.Valid([]byte(s), rawjson.MaxDepth) == nil {
 		u.Args = []byte(s)
 	}
 	if u.ID == "" {
-		u.ID, u.Result, r.At = p.String("id"), &r.Result, at
-		r.ToolResult.Result, r.Outcome = bytes.Clone(p.Raw("result")), outcomes[p.String("status")]
+		u.ID, u.Result, r.At = p.String("id"), r, at
+		r.Result, r.Outcome = bytes.Clone(p.Raw("result")), outcomes[p.String("status")]
 	}
 	if r.CallID, r.Name = u.ID, u.Name; len(c.ends) < maxTools {
 		c.Tools, c.ends[u.ID] = append(c.Tools, u), r
@@ -529,7 +523,7 @@ func (t *thread) completed(p *object.Object) bool {
 	if success := p.Bool("success"); code != nil && *code != 0 || success != nil && !*success || p.Has("error") {
 		u.Outcome = cmp.Or(u.Outcome, spans.OutcomeError)
 	}
-	if u.At = t.at; t.ended.Before(t.at) && t.ended.After(u.begun) {
+	if u.At = t.at; t.ended.Before(t.at) && !t.ended.IsZero() {
 		u.At = t.ended
 	}
 	t.spawned(id, p)
@@ -568,8 +562,8 @@ func (t *thread) output(p *object.Object, payload []byte) bool {
 	if u == nil {
 		return false
 	}
-	raw, r := p.Raw("output"), u.Result
-	r.At, r.Message, r.ToolResult.Result = cmp.Or(u.At, t.at), payload, raw
+	raw, r := p.Raw("output"), *u
+	r.At, r.Message, r.Result = cmp.Or(u.At, t.at), payload, raw
 	said, isText := rawjson.String(raw)
 	inner := object.Of("", raw)
 	if isText && strings.HasPrefix(said, "{") && rawjson.Valid([]byte(said), object.MaxDepth) == nil {
