@@ -83,7 +83,7 @@ func BenchmarkOpenCode(b *testing.B) {
 		insert(b, db, export, len(messages))
 		must.Get(db.Exec("COMMIT"))(b)
 		for _, file := range []string{"ses_indented.json", "ses_long.json", "opencode.db"} {
-			a := agentOf(b, opencode.Dialect)
+			a := agentOf(b, opencode.Agent.Dialect)
 			families := a.families(b, dir+"/"+file)
 			b.Run(name+"/"+file, func(b *testing.B) {
 				b.SetBytes(must.Get(os.Stat(dir + "/ses_long.json"))(b).Size())

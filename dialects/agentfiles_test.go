@@ -90,7 +90,7 @@ const mainExport = "generated/export-ses_dfcfedb28ffeTZNro25MO4PG8X.json"
 // open, whose rows are in the write-ahead log alone: the tree is the same, also after each message of a session that
 // grows.
 func TestOpenCodeLayouts(t *testing.T) {
-	a := agentOf(t, opencode.Dialect)
+	a := agentOf(t, opencode.Agent.Dialect)
 	export := readDocument(t, filepath.Join(a.folder, mainExport))
 	of := func(path string) string {
 		return tree(t, session.AssembleAll(a.record(t, otelagent.CaptureContent, a.families(t, path)...).Batch().Rows))
@@ -130,7 +130,7 @@ func TestOpenCodeLayouts(t *testing.T) {
 
 // TestOpenCodeFork forks a session: the messages before the fork are copies, which count in their own session alone.
 func TestOpenCodeFork(t *testing.T) {
-	a := agentOf(t, opencode.Dialect)
+	a := agentOf(t, opencode.Agent.Dialect)
 	parent := readDocument(t, filepath.Join(a.folder, mainExport))
 	fork := readDocument(t, filepath.Join(a.folder, mainExport))
 	info := fork["info"].(document)
@@ -171,7 +171,7 @@ func TestOpenCodeFork(t *testing.T) {
 // TestOpenCodeSince reads of a database that was read before what changed: a session and those above it, but all of
 // them where one is a fork, whose copies are found next to its parent.
 func TestOpenCodeSince(t *testing.T) {
-	a := agentOf(t, opencode.Dialect)
+	a := agentOf(t, opencode.Agent.Dialect)
 	path := filepath.Join(t.TempDir(), "opencode.db")
 	db := openCodeDB(t, path)
 	export := readDocument(t, filepath.Join(a.folder, mainExport))
@@ -277,7 +277,7 @@ func TestAgentsCut(t *testing.T) {
 
 // TestAgentsLinks puts a symbolic link in the place of each kind of file and folder: none is followed.
 func TestAgentsLinks(t *testing.T) {
-	a := agentOf(t, opencode.Dialect)
+	a := agentOf(t, opencode.Agent.Dialect)
 	root := filepath.Join(t.TempDir(), "opencode")
 	must.Do(t, os.MkdirAll(root+"/storage", 0o755))
 	for _, link := range []string{"opencode.db", "storage/session", "export-ses_x.json"} {

@@ -47,7 +47,7 @@ func agentOf(t testing.TB, name string) agent {
 	d, _ := dialects.Named(name)
 	folder, _, _ := strings.Cut(strings.Replace(name, "claude-", "claude", 1), "-")
 	a := agent{d, folder + "/testdata"}
-	if name == opencode.Dialect {
+	if name == opencode.Agent.Dialect {
 		dir := t.TempDir()
 		must.Do(t, os.CopyFS(dir, os.DirFS(a.folder)))
 		packed := must.Get(os.Open(dir + "/generated/opencode.db.zst"))(t)
@@ -215,7 +215,7 @@ func (a agent) images(t testing.TB, families ...transcript.Family) map[string]in
 
 // TestAgentsExpected compares each session of expected.json, whole, with what the samples come to.
 func TestAgentsExpected(t *testing.T) {
-	for _, a := range []agent{agentOf(t, gemini.Dialect), agentOf(t, opencode.Dialect)} {
+	for _, a := range []agent{agentOf(t, gemini.Agent.Dialect), agentOf(t, opencode.Agent.Dialect)} {
 		var files map[string]counts
 		must.Do(t, json.Unmarshal(must.Get(os.ReadFile(a.folder+"/expected.json"))(t), &files))
 		for name, want := range files {
@@ -229,11 +229,11 @@ func TestAgentsExpected(t *testing.T) {
 						got = countsOf(s)
 					}
 				}
-				if a.Name == gemini.Dialect { // it counts neither
+				if a.Name == gemini.Agent.Dialect { // it counts neither
 					got.Failed, got.Aborted = 0, 0
 				}
 				got.Images = a.images(t, families...)[want.Session]
-				got.IncludesCache, got.IncludesReasoning = a.Name == gemini.Dialect, false
+				got.IncludesCache, got.IncludesReasoning = a.Name == gemini.Agent.Dialect, false
 				if len(got.Tools) == 0 {
 					got.Tools = want.Tools
 				}

@@ -15,7 +15,6 @@ import (
 	"github.com/otelagent/otelagent/dialects"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
-	"github.com/otelagent/otelagent/dialects/transcript"
 	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/internal/object"
 )
@@ -212,7 +211,7 @@ func TestLongRows(t *testing.T) {
 	var got []string
 	for ev, err := range a.families(t, path)[0].Events(a.new(input.Settings{MaxLine: 1024})) {
 		if m, ok := ev.(*event.MessageAdded); ok && err == nil {
-			got = append(got, m.Session+" "+transcript.Text(object.Of("", m.Message.Raw).Raw("content")))
+			got = append(got, m.Session+" "+input.Texts(object.Of("", m.Message.Raw).Raw("content")))
 		}
 	}
 	if want := []string{"0 said 0 0", "0 said 0 1", "1 said 1 0"}; !slices.Equal(got, want) {

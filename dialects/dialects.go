@@ -50,14 +50,17 @@ var all = []Dialect{
 	{acp.Dialect, "captures of Agent Client Protocol messages", of(acp.NewDecoder), nil, acp.Recognise, nil},
 	{guide.Dialect, "sessions of the agent guide as JSON, JSONL or SQLite", of(guide.NewDecoder), nil, guide.Recognise,
 		guide.RecogniseDocument},
-	{claudecode.Dialect, "transcripts of Claude Code", of(claudecode.Agent.NewDecoder), &claudecode.Agent,
-		claudecode.Recognise, nil},
-	{codex.Dialect, "rollouts of Codex", of(codex.Agent.NewDecoder), &codex.Agent, codex.Recognise, nil},
-	{gemini.Dialect, "chats of Gemini CLI", of(gemini.Agent.NewDecoder), &gemini.Agent, gemini.Recognise,
-		gemini.RecogniseDocument},
-	{opencode.Dialect, "sessions of OpenCode: database, storage folders, exports", of(opencode.Agent.NewDecoder),
-		&opencode.Agent, opencode.RecogniseDocument, opencode.RecogniseDocument},
-	{pi.Dialect, "sessions of Pi", of(pi.Agent.NewDecoder), &pi.Agent, pi.Recognise, nil},
+	agent(&claudecode.Agent, "transcripts of Claude Code", claudecode.Recognise, nil),
+	agent(&codex.Agent, "rollouts of Codex", codex.Recognise, nil),
+	agent(&gemini.Agent, "chats of Gemini CLI", gemini.Recognise, gemini.RecogniseDocument),
+	agent(&opencode.Agent, "sessions of OpenCode: database, storage folders, exports", opencode.RecogniseDocument,
+		opencode.RecogniseDocument),
+	agent(&pi.Agent, "sessions of Pi", pi.Recognise, nil),
+}
+
+// agent returns the dialect of the files of an agent.
+func agent(a *transcript.Agent, reads string, line, document func(input.Outline) string) Dialect {
+	return Dialect{a.Dialect, reads, of(a.NewDecoder), a, line, document}
 }
 
 // of makes a constructor of the interface from one of a type.
@@ -184,7 +187,8 @@ func RecogniseDB(ctx context.Context, db *sql.DB) (Dialect, error) {
 	if err != nil {
 		return Dialect{}, err
 	}
-	for name, tables := range map[string][]string{guide.Dialect: {"chat_sessions"}, opencode.Dialect: opencode.Tables} {
+	tables := map[string][]string{guide.Dialect: {"chat_sessions"}, opencode.Agent.Dialect: opencode.Tables}
+	for name, tables := range tables {
 		missing := func(table string) bool { return !slices.Contains(there, any(table)) }
 		if d, ok := Named(name); ok && !slices.ContainsFunc(tables, missing) {
 			return d, nil

@@ -25,9 +25,6 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// Dialect is the name of this dialect in RunInfo.Dialect.
-const Dialect = "claude-code"
-
 // maxSides is how many sub-agents in line, compactions and titles of a file are remembered.
 const maxSides = 4096
 
@@ -82,7 +79,7 @@ const linePrefix, agentPrefix, inLine, sidePrefix = "line ", "agent ", "in line 
 const callName, promptName, belowName = "call ", "said ", "below "
 
 // Agent says where Claude Code keeps its sessions.
-var Agent = transcript.Agent{Dialect: Dialect, Open: open, Env: "CLAUDE_CONFIG_DIR", Below: []string{"projects"},
+var Agent = transcript.Agent{Dialect: "claude-code", Open: open, Env: "CLAUDE_CONFIG_DIR", Below: []string{"projects"},
 	Home: []string{".claude/projects", ".config/claude/projects",
 		"Library/Application Support/Claude/local-agent-mode-sessions",
 		"Library/Developer/Xcode/CodingAssistant/ClaudeAgentConfig/projects"},
@@ -174,8 +171,8 @@ var kinds = map[string]func(*file, *row){
 	"assistant":                 (*file).assistant,
 	"attachment":                nil,
 	"attachment.queued_command": (*file).user,
-	"progress": func(_ *file, r *row) {
-		r.t.Progress(r.String("parentToolUseID"), Dialect+"."+r.kind, r.Raw("data"), r.at)
+	"progress": func(d *file, r *row) {
+		r.t.Progress(r.String("parentToolUseID"), d.Name+"."+r.kind, r.Raw("data"), r.at)
 	},
 	"progress.agent_progress":      omitted, // repeats the lines of a sub-agent
 	"file-history-snapshot":        omitted,
@@ -267,10 +264,10 @@ func (d *file) place(r *row) {
 // other keeps a line as it is. One without an id and a time says how the session is since the line before it.
 func (d *file) other(r *row) {
 	if r.uuid == "" && r.at.IsZero() && !d.at.IsZero() {
-		d.fact(Dialect+"."+r.kind, r.text, 0, d.at)
+		d.fact(d.Name+"."+r.kind, r.text, 0, d.at)
 		return
 	}
-	r.t.Other(Dialect+"."+r.kind, r.text, r.at)
+	r.t.Other(d.Name+"."+r.kind, r.text, r.at)
 }
 
 // stated makes a fact of a member. Of the titles of a session the one of the highest rank counts, then the last.

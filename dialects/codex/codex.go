@@ -42,9 +42,6 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// Dialect is the name of this dialect in RunInfo.Dialect.
-const Dialect = "codex"
-
 const (
 	maxRecent  = 1024     // runs of a thread that a rollback can hide
 	maxPrompts = 128      // of each
@@ -54,7 +51,7 @@ const (
 )
 
 // Agent says where Codex keeps its rollouts.
-var Agent = transcript.Agent{Dialect: Dialect, Env: "CODEX_HOME", Below: []string{"sessions", "archived_sessions"},
+var Agent = transcript.Agent{Dialect: "codex", Env: "CODEX_HOME", Below: []string{"sessions", "archived_sessions"},
 	Home: []string{".codex/sessions", ".codex/archived_sessions"}, Names: regexp.MustCompile(`\.jsonl(\.zst)?$`),
 	Recognise: Recognise, Head: head, Open: open}
 

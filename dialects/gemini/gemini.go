@@ -33,14 +33,11 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// Dialect is the name of this dialect in RunInfo.Dialect.
-const Dialect = "gemini-cli"
-
 const maxMessages = 1 << 16 // of a session that a rewind reaches
 
 // Agent says where Gemini CLI keeps its chats: tmp/PROJECT/chats/session-TIME-ID.json and .jsonl below its folder, and
 // the sub-agents of a session in a folder that has the session's id as its name.
-var Agent = transcript.Agent{Dialect: Dialect, Open: open, Env: "GEMINI_CLI_HOME", Below: []string{".gemini/tmp"},
+var Agent = transcript.Agent{Dialect: "gemini-cli", Open: open, Env: "GEMINI_CLI_HOME", Below: []string{".gemini/tmp"},
 	Home: []string{".gemini/tmp"}, Names: regexp.MustCompile(`(/chats/[^\n]*|session[^/]*)\.jsonl?$`),
 	Recognise: Recognise, Head: headOf}
 

@@ -27,9 +27,6 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// Dialect is the name of this dialect in RunInfo.Dialect.
-const Dialect = "pi"
-
 const (
 	maxEntries = 1 << 20 // of a session
 	maxHidden  = 1024    // runs that a branch hides or shows
@@ -215,7 +212,7 @@ func Recognise(o input.Outline) (why string) {
 }
 
 // Agent says where Pi keeps its sessions.
-var Agent = transcript.Agent{Dialect: Dialect, Open: open, Env: "PI_CODING_AGENT_DIR", Below: []string{"sessions"},
+var Agent = transcript.Agent{Dialect: "pi", Open: open, Env: "PI_CODING_AGENT_DIR", Below: []string{"sessions"},
 	Home: []string{".pi/agent/sessions"}, Names: regexp.MustCompile(`\.jsonl$`), Recognise: Recognise, Head: headOf}
 
 func headOf(_ string, _ []byte, o input.Outline) (h transcript.Head) {
