@@ -42,8 +42,8 @@ import (
 const maxParts = 16384 // of a message
 
 // Agent says where OpenCode keeps its sessions: a database opencode.db, and session/PROJECT/SESSION.json in a folder
-// storage, which is next to the folders message and part. The program has to have a driver of database/sql with the name
-// sqlite to read a database.
+// storage, which is next to the folders message and part. The program has to have a driver of database/sql with the
+// name sqlite to read a database.
 var Agent = transcript.Agent{Dialect: "opencode", Open: open, Env: "XDG_DATA_HOME", Below: []string{"opencode"},
 	Home: []string{".local/share/opencode"}, Head: headOf,
 	Names: regexp.MustCompile(`(^|/)(opencode[^/]*\.db|[^/]*ses_[^/]+\.json)$`)}
