@@ -1,4 +1,4 @@
-// Package dialects knows all dialects, and recognises which of them an input speaks from its beginning.
+// Package dialects knows all dialects, and recognises from the beginning of an input which of them it is in.
 package dialects
 
 import (
@@ -42,7 +42,7 @@ type Dialect struct {
 }
 
 var all = []Dialect{
-	{ndjson.Dialect, "our own events as JSON lines", of(ndjson.NewDecoder), nil, ndjson.Recognise, nil},
+	{ndjson.Dialect, "otelagent's events as JSON lines", of(ndjson.NewDecoder), nil, ndjson.Recognise, nil},
 	{phi.Dialect, "AgentEvents as lines or server-sent events, saved sessions, message arrays", of(phi.NewDecoder), nil,
 		phi.Recognise, phi.RecogniseDocument},
 	{clark.Dialect, "AgentEvents, bare or in an envelope, and TrajectoryRecords", of(clark.NewDecoder), nil,
@@ -90,11 +90,11 @@ func Named(name string) (Dialect, bool) {
 	return Dialect{}, false
 }
 
-// UnknownError says that an input speaks none of the dialects, or more than one.
+// UnknownError says that an input is in none of the dialects, or in more than one.
 type UnknownError struct {
 	// Empty says that there was nothing to go by.
 	Empty bool
-	met   []string // which line speaks which dialect
+	met   []string // which line is in which dialect
 }
 
 // Error lists what was tried, without any piece of the input.
@@ -103,20 +103,20 @@ func (e *UnknownError) Error() string {
 	case e.Empty:
 		return "the input is empty"
 	case len(e.met) > 0:
-		return "the input speaks several dialects: " + strings.Join(e.met, ", ") + "; lines of " + ndjson.Dialect +
+		return "the input is in several dialects: " + strings.Join(e.met, ", ") + "; lines of " + ndjson.Dialect +
 			" alone may stand between those of another"
 	}
 	var tried []string
 	for _, d := range all {
 		tried = append(tried, fmt.Sprintf("%s (%s)", d.Name, d.Reads))
 	}
-	return "the input speaks no dialect that is known; tried: " + strings.Join(tried, ", ")
+	return "the input is in no known dialect; tried: " + strings.Join(tried, ", ")
 }
 
 // headLines is how many lines of an input are looked at.
 const headLines = 64
 
-// Open reads the beginning of r and returns the dialect that it speaks, why that one, and a reader of all of the input.
+// Open reads the beginning of r and returns the dialect that it is in, why that one, and a reader of all of the input.
 // It reads until the dialect is known, at most 64 KiB, so it waits for the first line of a pipe and for no more if that
 // says enough. The error is an *UnknownError, or one of r.
 func Open(r io.Reader) (d Dialect, why string, whole io.Reader, err error) {
@@ -131,7 +131,7 @@ func Open(r io.Reader) (d Dialect, why string, whole io.Reader, err error) {
 	return d, why, whole, err
 }
 
-// Recognise returns the dialect that an input speaks, from its beginning, which may be cut anywhere, and why that one.
+// Recognise returns the dialect of an input, from its beginning, which may be cut anywhere, and why that one.
 // It looks for a document, then at the first 64 lines that are not blank. The error is an *UnknownError.
 func Recognise(head []byte) (d Dialect, why string, err error) {
 	whole := input.OutlineOf(head)

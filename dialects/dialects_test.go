@@ -67,7 +67,7 @@ func fixtures(t testing.TB) map[string][]string {
 	return found
 }
 
-// odd are fixtures that speak no dialect, or several: a schema, lines of another dialect put between ours, and a list
+// odd are fixtures in no dialect, or in several: a schema, lines of another dialect put between otelagent's, and a list
 // of no sessions.
 func odd(path string, text []byte) bool {
 	return filepath.Base(path) == "schema.json" || path == "ndjson/testdata/traps.ndjson" ||
@@ -339,15 +339,15 @@ func TestUnknown(t *testing.T) {
 	}{
 		{"empty", "", "the input is empty", true},
 		{"blank", "\n \n", "the input is empty", true},
-		{"text", "hello\nworld\n", "speaks no dialect that is known; tried: otelagent (", false},
-		{"other JSON", `{"a":1}` + "\n", "speaks no dialect", false},
-		{"a number", "1\n2\n", "speaks no dialect", false},
+		{"text", "hello\nworld\n", "is in no known dialect; tried: otelagent (", false},
+		{"other JSON", `{"a":1}` + "\n", "is in no known dialect", false},
+		{"a number", "1\n2\n", "is in no known dialect", false},
 		{"two dialects", phi + own + clark, "several dialects: line 1 is phi-core, line 3 is clark-agent", false},
 		{"two dialects, and lines of none", "\n" + phi + "\nhello\n{\"a\":1}\n" + clark,
 			"several dialects: line 2 is phi-core, line 6 is clark-agent", false},
 		{"two dialects in events of a feed", "event: x\ndata: " + phi + "\ndata: " + clark + "\n",
 			"several dialects: line 2 is phi-core, line 4 is clark-agent", false},
-		{"binary", "\x00\x01\x02{}\n", "speaks no dialect", false},
+		{"binary", "\x00\x01\x02{}\n", "is in no known dialect", false},
 	} {
 		_, _, _, err := dialects.Open(strings.NewReader(test.in))
 		var unknown *dialects.UnknownError

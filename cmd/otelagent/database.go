@@ -251,7 +251,7 @@ func (a *app) hint(args []string, err error) error {
 	info, statErr := os.Stat(arg)
 	switch {
 	case statErr == nil && info.IsDir():
-		err = fmt.Errorf("%w\n%s is a directory", err, arg)
+		err = fmt.Errorf("%w\n%s is a directory: 'otelagent send' reads the sessions of agents in it", err, arg)
 	case statErr == nil:
 		err = fmt.Errorf("%w\n%s is a file: --db reads it", err, arg)
 	case filepath.Ext(arg) != "" || filepath.IsAbs(arg) || strings.HasPrefix(arg, "."):
