@@ -133,9 +133,7 @@ func (s *session) head(o *object.Object) bool {
 		s.d.Finish()
 		*s = session{d: s.d, parent: s.parent, Thread: s.d.Thread(id, "")}
 	}
-	if kind := o.Raw("kind"); kind != nil {
-		s.kind = bytes.Clone(kind)
-	}
+	s.kind = bytes.Clone(o.Raw("kind"))
 	s.see(o.Time("startTime"))
 	s.facts(o)
 	return true
