@@ -97,6 +97,8 @@ type reader struct {
 	session *session
 	message *message // whose parts are being read
 	held    int      // bytes of it and its parts
+
+	head, part object.Object // of the message, and of the current part: one memory for all
 }
 
 // document reads what 'opencode export' writes: {"info": session, "messages": [{"info": message, "parts": [part]}]}.
@@ -121,11 +123,14 @@ func (d *reader) row(kind, id, place string, text []byte) {
 	d.Counts.Lines++
 	d.Counts.Events++
 	d.Seq, d.held = d.Counts.Lines, d.held+len(text)
+	o := &d.part
 	switch kind {
 	case "session":
 		d.endSession()
+		o = new(object.Object)
 	case "message":
 		d.endMessage()
+		o = &d.head
 	}
 	if len(text) > d.Settings.MaxLine {
 		d.Reject(&input.LineError{Field: place, Reason: "longer than " + strconv.Itoa(d.Settings.MaxLine) + " bytes"})
@@ -135,7 +140,6 @@ func (d *reader) row(kind, id, place string, text []byte) {
 	if bytes.IndexByte(text, '\n') >= 0 && rawjson.Valid(text, object.MaxDepth) == nil {
 		text = input.Compact(text)
 	}
-	o := new(object.Object)
 	if err := o.ParseAt(place, text); err != nil {
 		bad := input.Malformed(err)
 		bad.Field, bad.Cut = place, bad.Cut && place == kind // a document of a folder may still be written
@@ -290,7 +294,7 @@ type session struct {
 	revert   string
 	reverted bool
 	// compaction is the message that asked for a summary which was not met yet.
-	compaction *message
+	compaction *message // its object is no longer valid
 }
 
 // message is a message, and what its parts say.
