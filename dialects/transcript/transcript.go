@@ -30,6 +30,7 @@ import (
 	"errors"
 	"io"
 	"iter"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -230,7 +231,8 @@ func (d *Decoder) Events(r io.Reader) iter.Seq2[event.Event, error] {
 func (d *Decoder) Rest() iter.Seq2[event.Event, error] {
 	return d.Shell.Read(func() error {
 		d.Settings.Live = false
-		for _, d.from = range d.files {
+		byAge := func(a, b *source) int { return cmp.Compare(a.number, b.number) }
+		for _, d.from = range slices.SortedFunc(maps.Values(d.files), byAge) {
 			if end := d.from.reader.End; end != nil {
 				end()
 			}
