@@ -327,7 +327,10 @@ func (r *Recorder) runOf(ctx context.Context, ev Event) (o *openRun, at Moment) 
 	}
 	other, isOther := ev.(*Other)
 	_, isDefect := ev.(*DefectFound)
-	if o = r.newest(m.Session); o != nil && (isOther || isDefect) {
+	switch o = r.newest(m.Session); {
+	case o != nil && isDefect: // it happened at no time of the run
+		return o, at
+	case o != nil && isOther:
 		return o, o.clock.at(m, inside)
 	}
 	for _, g := range slices.Backward(r.groups) {
@@ -346,11 +349,11 @@ func (r *Recorder) runOf(ctx context.Context, ev Event) (o *openRun, at Moment) 
 func (r *Recorder) innermost(session, call string) *openRun {
 	var last, owner *openRun
 	var above runName // of which the run before is the child; no run may have no id
-	owners, others := 0, 0
+	owners, others, n := 0, 0, 0
 	for _, o := range slices.Backward(r.open) {
 		chained := above.id != "" && o.is(above)
 		if session == "" || o.session == session {
-			if last == nil {
+			if n++; n == 1 {
 				last, chained = o, true
 			}
 			if !chained {
@@ -368,7 +371,7 @@ func (r *Recorder) innermost(session, call string) *openRun {
 	switch {
 	case owners == 1:
 		return owner
-	case others > 0:
+	case others > 0, n > 1 && above.id != "" && r.find(above) != nil: // the last is a ring
 		return nil
 	}
 	return cmp.Or(owner, last)
