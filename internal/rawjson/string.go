@@ -27,7 +27,7 @@ func Text(raw []byte) []byte {
 	case bytes.IndexByte(raw, '\\') < 0:
 		return raw[1 : len(raw)-1]
 	}
-	return AppendString(nil, raw)
+	return AppendString(make([]byte, 0, len(raw)), raw)
 }
 
 // AppendString appends what the JSON string raw says to dst. Raw must be a valid JSON string.
