@@ -520,7 +520,7 @@ func (t *thread) completed(p *object.Object) bool {
 	if success := p.Bool("success"); code != nil && *code != 0 || success != nil && !*success || p.Has("error") {
 		u.Outcome = cmp.Or(u.Outcome, spans.OutcomeError)
 	}
-	if u.At = t.at; t.ended.Before(t.at) && !t.ended.IsZero() {
+	if u.At = t.at; t.ended.Before(t.at) && t.ended.After(t.born) { // a fork has times of its own, but for this one
 		u.At = t.ended
 	}
 	t.spawned(id, p)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/otelagent/otelagent/dialects/codex"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/transcript"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
@@ -230,6 +232,25 @@ func TestLateUsage(t *testing.T) {
 		if turn.Reported == nil || turn.Reported.Input != 10 || len(turn.ToolCalls) != 1 {
 			t.Errorf("turn %d: %+v, %d tool calls", i, turn.Reported, len(turn.ToolCalls))
 		}
+	}
+}
+
+// TestCopiedTimes reads a fork: the time at which an item was completed is that of the parent, before all lines.
+func TestCopiedTimes(t *testing.T) {
+	line := func(second int, typ, rest string) string {
+		return fmt.Sprintf(`{"timestamp":"2026-01-01T10:00:%02dZ","type":%q,"payload":{%s}}`+"\n", second, typ, rest)
+	}
+	text := line(1, "session_meta", `"id":"s","timestamp":"2026-01-01T10:00:01Z","forked_from_id":"p"`) +
+		line(2, "event_msg", `"type":"task_started","turn_id":"r"`) + line(3, "event_msg", `"type":"user_message"`) +
+		line(4, "response_item", `"type":"function_call","name":"t","arguments":"{}","call_id":"a"`) +
+		line(6, "event_msg", `"type":"item_completed","completed_at_ms":1760000000000,"item":{"type":"X","id":"a"}`) +
+		line(7, "response_item", `"type":"function_call_output","output":"ok","call_id":"a"`) +
+		line(8, "event_msg", `"type":"task_complete","turn_id":"r"`)
+	path := filepath.Join(t.TempDir(), "rollout.jsonl")
+	must.Do(t, os.WriteFile(path, []byte(text), 0o600))
+	call := trees(t, path)["s"].Runs[0].Turns[0].ToolCalls[0]
+	if took := call.End.Sub(call.Start); took != 2*time.Second {
+		t.Errorf("the call took %v, want 2s", took)
 	}
 }
 
