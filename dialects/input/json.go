@@ -3,7 +3,6 @@ package input
 import (
 	"bytes"
 	"cmp"
-	"encoding/json"
 	"slices"
 	"strings"
 
@@ -122,10 +121,7 @@ func Compact(value []byte) []byte {
 	if value == nil {
 		return nil
 	}
-	var b bytes.Buffer
-	b.Grow(len(value))
-	_ = json.Compact(&b, value)
-	return b.Bytes()
+	return rawjson.AppendCompact(make([]byte, 0, len(value)), value)
 }
 
 // Members returns keys and values, in turn, as a JSON object: a value of []byte as it is spelled, one of string as

@@ -140,15 +140,16 @@ func (s *Shell) lines(r io.Reader) error {
 // documents reads r whole: JSON values that are one after the other. Together they may be as long as a line. Nothing
 // is read of a value that is cut or malformed, nor of what follows it.
 func (s *Shell) documents(r io.Reader) error {
-	text, err := io.ReadAll(io.LimitReader(r, int64(s.Settings.MaxLine)+1))
-	if err != nil {
+	var all bytes.Buffer // which doubles, as io.ReadAll does not
+	if _, err := all.ReadFrom(io.LimitReader(r, int64(s.Settings.MaxLine)+1)); err != nil {
 		return fmt.Errorf("read: %w", err)
 	}
-	if len(text) > s.Settings.MaxLine {
+	if all.Len() > s.Settings.MaxLine {
 		s.TooLong()
 		return nil
 	}
-	text, s.Seq = bytes.TrimPrefix(text, []byte(byteOrderMark)), s.Counts.Lines
+	text := bytes.TrimPrefix(all.Bytes(), []byte(byteOrderMark))
+	s.Seq = s.Counts.Lines
 	if err := rawjson.ValidUTF8(text); err != nil {
 		s.RejectSyntax(err)
 		text = bytes.ToValidUTF8(text, []byte("\uFFFD"))

@@ -18,7 +18,6 @@
 package opencode
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -103,15 +102,16 @@ type reader struct {
 
 // document reads what 'opencode export' writes: {"info": session, "messages": [{"info": message, "parts": [part]}]}.
 func (d *reader) document(value []byte) {
-	o := object.Of("", value)
+	o := object.Of("", input.Compact(value)) // so that the layouts differ in no blanks
 	if o.Require("info") {
 		d.row("session", "", "info", o.Raw("info"))
 	}
 	for i, m := range o.Objects("messages") {
 		if place := object.Element("messages", i); m != nil && m.Require("info") {
 			d.row("message", "", place+".info", m.Raw("info"))
+			place += ".parts"
 			for k, part := range m.List("parts") {
-				d.row("part", "", object.Element(place+".parts", k), part)
+				d.row("part", "", object.Element(place, k), part)
 			}
 		}
 	}
@@ -135,10 +135,6 @@ func (d *reader) row(kind, id, place string, text []byte) {
 	if len(text) > d.Settings.MaxLine {
 		d.Reject(&input.LineError{Field: place, Reason: "longer than " + strconv.Itoa(d.Settings.MaxLine) + " bytes"})
 		return
-	}
-	// The layouts differ in blanks: what is written by a program has either none or line ends.
-	if bytes.IndexByte(text, '\n') >= 0 && rawjson.Valid(text, object.MaxDepth) == nil {
-		text = input.Compact(text)
 	}
 	if err := o.ParseAt(place, text); err != nil {
 		bad := input.Malformed(err)
@@ -267,6 +263,9 @@ func (d *reader) readFolder(folder, project, session string) error {
 // in message/SESSION or part/MESSAGE. It follows no symbolic link.
 func (d *reader) readFile(root *os.Root, kind, folder, id string) error {
 	if text := transcript.ReadIn(root, kind+"/"+folder+"/"+id+".json", d.Settings.MaxLine); text != nil {
+		if rawjson.Valid(text, object.MaxDepth) == nil {
+			text = input.Compact(text)
+		}
 		d.row(kind, id, kind, text)
 	}
 	in := map[string]string{"session": "message", "message": "part"}[kind]

@@ -54,6 +54,7 @@ type Object struct {
 	own     line
 	around  *Object // that it is a member of, at path; nil of the outermost, whose own path this is
 	path    string
+	element int // with 1 for the first one, of the array at path; 0 of an object that is the member
 	members []member
 	room    [usual]member // of members, while they are few
 }
@@ -394,47 +395,53 @@ func (o *Object) Inner(key string, raw []byte) *Object {
 	if o == nil || len(raw) == 0 || raw[0] != '{' {
 		return nil
 	}
-	in := o.line.next()
-	in.line, in.around, in.path = o.line, o, key
 	c := rawjson.NewCursor(raw, MaxDepth)
-	in.read(&c)
+	return o.inner(key, 0, &c)
+}
+
+// inner returns the object at c as an Object at the path of key, or as the element of an array there.
+func (o *Object) inner(key string, element int, c *rawjson.Cursor) *Object {
+	in := o.line.next()
+	in.line, in.around, in.path, in.element = o.line, o, key, element
+	in.read(c)
 	return in
 }
 
 // List returns the elements of an array as they are spelled; nil when it is absent.
-func (o *Object) List(key string) [][]byte {
-	v := o.of(key, "[", "an array")
-	if v == nil {
-		return nil
-	}
-	list := [][]byte{}
-	c := rawjson.NewCursor(v, MaxDepth)
-	for c.Open('['); c.More(']'); {
-		e := c.Value()
-		if len(list) == MaxElements {
-			o.Fail(key, "more than "+strconv.Itoa(MaxElements)+" elements")
-			break
-		}
-		list = append(list, e)
+func (o *Object) List(key string) (list [][]byte) {
+	if o.each(key, func(_ int, c *rawjson.Cursor) { list = append(list, c.Value()) }) && list == nil {
+		return [][]byte{}
 	}
 	return list
 }
 
+// each calls read, which has to step over it, for each element of an array, and reports whether the array is there.
+func (o *Object) each(key string, read func(i int, c *rawjson.Cursor)) bool {
+	v := o.of(key, "[", "an array")
+	c := rawjson.NewCursor(v, MaxDepth)
+	i := 0
+	for c.Open('['); c.More(']'); i++ {
+		if i == MaxElements {
+			o.Fail(key, "more than "+strconv.Itoa(MaxElements)+" elements")
+			break
+		}
+		read(i, &c)
+	}
+	return v != nil
+}
+
 // Objects returns the elements of an array of objects. An element that is no object is a problem, and nil in the
 // result.
-func (o *Object) Objects(key string) []*Object {
-	list := o.List(key)
-	if list == nil {
-		return nil
-	}
-	objects := make([]*Object, len(list))
-	for i, raw := range list {
-		place := Element(key, i)
-		if raw[0] != '{' {
-			o.Fail(place, "want an object, got "+rawjson.KindOf(raw))
+func (o *Object) Objects(key string) (objects []*Object) {
+	o.each(key, func(i int, c *rawjson.Cursor) {
+		var in *Object
+		if c.Peek() == '{' {
+			in = o.inner(key, i+1, c)
+		} else {
+			o.Fail(Element(key, i), "want an object, got "+rawjson.KindOf(c.Value()))
 		}
-		objects[i] = o.Inner(place, raw)
-	}
+		objects = append(objects, in)
+	})
 	return objects
 }
 
@@ -471,7 +478,11 @@ func (o *Object) Rest() []byte {
 // at returns the path of a member.
 func (o *Object) at(key string) string {
 	for ; o != nil; o = o.around {
-		key = Join(o.path, key)
+		path := o.path
+		if o.element > 0 {
+			path = Element(path, o.element-1)
+		}
+		key = Join(path, key)
 	}
 	return key
 }

@@ -43,6 +43,22 @@ func AppendString(dst, raw []byte) []byte {
 	}
 }
 
+// AppendCompact appends a JSON value without the blanks between its tokens to dst. Raw must be valid JSON.
+func AppendCompact(dst, raw []byte) []byte {
+	for i := 0; i < len(raw); i++ {
+		start := i
+		for i < len(raw) && raw[i] > ' ' {
+			if raw[i] != '"' {
+				i++
+			} else {
+				i, _ = skipString(raw, i)
+			}
+		}
+		dst = append(dst, raw[start:i]...)
+	}
+	return dst
+}
+
 // Quote appends text as a JSON string to dst. Bytes that are not UTF-8 become U+FFFD.
 func Quote(dst []byte, text string) []byte {
 	dst = append(slices.Grow(dst, len(text)+len(`""`)), '"')
