@@ -239,13 +239,8 @@ func (t *wireTap) trace(ctx context.Context, a *app, o *sendOptions) {
 			t.err = fmt.Errorf("internal error: %v", p)
 		}
 	}()
-	tracer, err := o.tracerOptions()
-	if err == nil {
-		t.to, err = o.delivery(context.WithoutCancel(ctx), tracer, cmp.Or(o.Agent, acp.Dialect), true)
-	}
-	if err != nil {
-		t.err = err
-		a.say("the agent is not traced: %v", err)
+	if t.to, t.err = o.delivery(context.WithoutCancel(ctx), cmp.Or(o.Agent, acp.Dialect), true); t.err != nil {
+		a.say("the agent is not traced: %v", t.err)
 		t.queued.Store(tapQueue) // no line fits
 		return
 	}

@@ -61,7 +61,7 @@ type collectorOptions struct {
 	// The bounds of retention; 0: everything is kept.
 	MaxAge                  time.Duration
 	MaxSessions, MaxSizeMiB int64
-	// Redact is a file of rules, or redactDefault; empty: nothing is taken out.
+	// Redact is a file of rules, or redactfile.Default; empty: nothing is taken out.
 	Redact string
 	// Log takes the warnings of the built-in configuration; a configuration of the user's has its own logging.
 	Log io.Writer

@@ -23,7 +23,6 @@ import (
 	"github.com/otelagent/otelagent/dialects"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/transcript"
-	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -36,7 +35,6 @@ type importOptions struct {
 	follow       bool
 	after        time.Time // files that were written since
 	at           location  // of the database; of a collector only the name
-	tracer       []otelagent.Option
 }
 
 func (a *app) importCommand() *cobra.Command {
@@ -131,8 +129,6 @@ func (a *app) checkImport(o *importOptions, captured bool) (err error) {
 		o.PreviewBytes = new(0) // previews are for backends that do not put sessions together
 	}
 	o.Live, o.largest = o.follow, importLargest
-	o.tracer, err = o.tracerOptions()
-	wrong.note(err)
 	return wrong.err()
 }
 
@@ -362,7 +358,7 @@ func (im *importer) run(ctx context.Context) (err error) {
 	im.pump.quit = ctx.Done()
 	im.agents = slices.DeleteFunc(im.agents, func(f *agentFiles) bool { return len(f.todo) == 0 && !im.o.follow })
 	for _, f := range im.agents {
-		if f.to, err = im.pump.delivery(sending, im.o.tracer, f.dialect.Name); err != nil {
+		if f.to, err = im.pump.delivery(sending, f.dialect.Name); err != nil {
 			return err
 		}
 	}

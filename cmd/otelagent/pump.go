@@ -17,7 +17,6 @@ import (
 	"github.com/otelagent/otelagent/dialects/guide"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/transcript"
-	"github.com/otelagent/otelagent/otelagent"
 )
 
 // pump moves events from sources into a Recorder.
@@ -43,7 +42,7 @@ type pump struct {
 }
 
 // deliver opens the sources and records all their events. It sets p.to once something can be sent.
-func (p *pump) deliver(ctx context.Context, tracer []otelagent.Option) (err error) {
+func (p *pump) deliver(ctx context.Context) (err error) {
 	o := p.o
 	if p.in, err = o.open(p.app, p.quit); err != nil {
 		return err
@@ -64,7 +63,7 @@ func (p *pump) deliver(ctx context.Context, tracer []otelagent.Option) (err erro
 	if ctx.Err() != nil { // the command gave up while it waited for an input
 		return ctx.Err()
 	}
-	d, err := p.delivery(ctx, tracer, service)
+	d, err := p.delivery(ctx, service)
 	if err != nil {
 		return err
 	}
@@ -96,8 +95,8 @@ func (p *pump) deliver(ctx context.Context, tracer []otelagent.Option) (err erro
 }
 
 // delivery sets up the delivery to the target, and watches until ctx ends whether spans arrive there.
-func (p *pump) delivery(ctx context.Context, tracer []otelagent.Option, service string) (*delivery, error) {
-	d, err := p.o.delivery(ctx, tracer, service, p.in.live)
+func (p *pump) delivery(ctx context.Context, service string) (*delivery, error) {
+	d, err := p.o.delivery(ctx, service, p.in.live)
 	if err == nil && !d.target.file { // a file answers, or fails at once
 		go p.notice(ctx, d)
 	}

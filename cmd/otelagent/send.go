@@ -293,8 +293,7 @@ func (d *delivery) failure() error {
 }
 
 // delivery sets up a recorder and its exporters. Live says that an agent at work must not wait.
-func (o *sendOptions) delivery(ctx context.Context, tracer []otelagent.Option, service string,
-	live bool) (*delivery, error) {
+func (o *sendOptions) delivery(ctx context.Context, service string, live bool) (*delivery, error) {
 	t, err := o.target(ctx)
 	if err != nil {
 		return nil, err
@@ -328,7 +327,7 @@ func (o *sendOptions) delivery(ctx context.Context, tracer []otelagent.Option, s
 		_ = t.end(ctx)
 		return nil, usagef("%w", err)
 	}
-	tr := otelagent.NewTracer(append(tracer, otelagent.WithLive(p.Live()),
+	tr := otelagent.NewTracer(append(o.tracerOptions(), otelagent.WithLive(p.Live()),
 		otelagent.WithTracerProvider(p.TracerProvider()), otelagent.WithMeterProvider(p.MeterProvider()))...)
 	another := func() *event.Recorder { return event.NewRecorder(tr, recorder...) }
 	return &delivery{target: t, providers: p, rec: another(), recorder: another, wantMetrics: o.Metrics == metricsOn}, nil
@@ -360,16 +359,12 @@ func (d *delivery) end(ctx context.Context) error {
 // deliver reads, sends and waits until everything arrived. Its result is nil when it sent nothing. Its error says that
 // something was not read or not delivered; rejected lines are none.
 func (a *app) deliver(ctx context.Context, o sendOptions) (*sent, error) {
-	tracer, err := o.tracerOptions()
-	if err != nil {
-		return nil, err
-	}
 	sending, ended := context.WithCancel(context.WithoutCancel(ctx))
 	defer ended()
 	quit := make(chan struct{})
 	p := &pump{app: a, o: &o, quit: quit, families: map[string]*family{}}
 	result := make(chan error, 1)
-	go func() { result <- p.deliver(sending, tracer) }()
+	go func() { result <- p.deliver(sending) }()
 	var readErr error
 	select {
 	case readErr = <-result:

@@ -34,13 +34,14 @@ type sendOptions struct {
 	Now                                   bool   // files end now
 	Live                                  bool   // copies of open spans are sent
 	Capture                               string // the level of content to send
-	Redact                                string // a file of rules, or redactDefault
+	Redact                                string // a file of rules, or redactfile.Default
 	Config                                string // the path of a file with the tuning
 	tuning
 
-	into    *recording // in place of a collector or a database
-	largest int64      // session whose summary is made at the end, in bytes; 0: any
-	unread  bool       // files of a folder cannot be read, and are named
+	rules   *redact.Rules // of Redact; nil without
+	into    *recording    // in place of a collector or a database
+	largest int64         // session whose summary is made at the end, in bytes; 0: any
+	unread  bool          // files of a folder cannot be read, and are named
 }
 
 // tuning is the file of --config. docs/sending.md lists its keys.
@@ -150,6 +151,10 @@ func (o *sendOptions) check(a *app) (err error) {
 	wrong.when(len(o.Files) > 1 && slices.Contains(o.Files, "-"),
 		"- stands for standard input and cannot be mixed with files")
 	wrong.when(o.Live && (o.Replay || file && !o.Follow), "%s", notLive)
+	if o.Redact != "" {
+		o.rules, err = redactfile.Load(o.Redact)
+		wrong.when(err != nil, "--redact: %v", err)
+	}
 	o.load(&wrong)
 	wrong.oneOf("metrics", o.Metrics, auto, metricsOn, metricsOff)
 	wrong.when(o.Metrics == metricsOn && o.DB != "", "metrics on wants a collector: a database takes no metrics")
@@ -186,8 +191,8 @@ func (o *sendOptions) inputSettings(live bool) input.Settings {
 		Rule: spans.UsageRule(strings.ReplaceAll(o.InputTokens, "-", "_"))}
 }
 
-// tracerOptions are the options of a tracer. The flags must have been checked; reading the rules of --redact may fail.
-func (o *sendOptions) tracerOptions() ([]otelagent.Option, error) {
+// tracerOptions are the options of a tracer.
+func (o *sendOptions) tracerOptions() []otelagent.Option {
 	opts := []otelagent.Option{writer.WithDerivedIDs, func(c *writer.Config) {
 		c.Capture, c.PerRun = captureLevels[o.Capture], o.BlockScope == "run"
 		c.MaxBlockBytes = o.MaxBlockBytes
@@ -205,11 +210,10 @@ func (o *sendOptions) tracerOptions() ([]otelagent.Option, error) {
 			c.CaptureFor = o.captureFor
 		}
 	}}
-	rules, err := loadRules(o.Redact)
-	if rules != nil {
-		opts = append(opts, otelagent.WithRedactor(rules))
+	if o.rules != nil {
+		opts = append(opts, otelagent.WithRedactor(o.rules))
 	}
-	return opts, err
+	return opts
 }
 
 // captureFor returns the level of a run. The first rule that matches counts.
@@ -221,36 +225,4 @@ func (o *sendOptions) captureFor(run writer.RunInfo) otelagent.Capture {
 		}
 	}
 	return captureLevels[o.Capture]
-}
-
-// redactDefault is the value of --redact that names the built-in rules.
-const redactDefault = "default"
-
-// loadRules reads the rules of --redact, nil without. Its errors are about usage, and name the line of a file.
-func loadRules(path string) (*redact.Rules, error) {
-	switch path {
-	case "":
-		return nil, nil
-	case redactDefault:
-		return redact.Defaults(), nil
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, usagef("--redact: %w", err)
-	}
-	defer f.Close()
-	rules, err := redactfile.Load(f)
-	if err == nil {
-		return rules, nil
-	}
-	var lines []string
-	for line := range strings.SplitSeq(err.Error(), "\n") {
-		line = strings.TrimPrefix(line, "redact: ")
-		if at, ok := strings.CutPrefix(line, "line "); ok {
-			lines = append(lines, path+":"+at)
-		} else {
-			lines = append(lines, path+": "+line)
-		}
-	}
-	return nil, usagef("--redact: %s", strings.Join(lines, "\n"))
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/otelagent/otelagent/backend/inspect"
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/web"
+	"github.com/otelagent/otelagent/collector-exporter/agentsessionexporter/redactfile"
 )
 
 // upFlags are the flags of up.
@@ -151,8 +152,8 @@ func (a *app) checkUp(f *upFlags, flags *pflag.FlagSet) (err error) {
 		wrong.when(link != "" && err != nil, "%s: %v", flag, err)
 	}
 	f.viewerWanted = f.readOnly || flags.Changed("viewer")
-	_, err = loadRules(f.Redact)
-	wrong.note(err)
+	_, err = redactfile.Load(f.Redact)
+	wrong.when(err != nil, "--redact: %v", err)
 	return wrong.err()
 }
 

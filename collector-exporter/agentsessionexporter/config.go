@@ -21,6 +21,7 @@ import (
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/dsn"
 	"github.com/otelagent/otelagent/backend/store/retention"
+	"github.com/otelagent/otelagent/collector-exporter/agentsessionexporter/redactfile"
 )
 
 // Config is the configuration of the agent_session exporter. README.md describes every key for users; the defaults are
@@ -146,9 +147,6 @@ const (
 	contentDrop = "drop"
 )
 
-// builtinRules is the value of redaction::rules that names the built-in set.
-const builtinRules = "default"
-
 const (
 	mebi = 1 << 20
 
@@ -218,7 +216,7 @@ func (c *Config) Validate() error {
 	t := c.TimeoutConfig.Timeout
 	wrong(t > 0 && t < minTimeout, "timeout", "got %s: want 0s (no bound) or at least %s", t, minTimeout)
 	wrong(strings.ContainsRune(c.Redaction.Rules, 0), "redaction::rules",
-		"got %.64q: want the path of a file of rules, or %q", c.Redaction.Rules, builtinRules)
+		"got %.64q: want the path of a file of rules, or %q", c.Redaction.Rules, redactfile.Default)
 	return errors.Join(errs...)
 }
 

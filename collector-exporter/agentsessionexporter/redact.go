@@ -3,7 +3,6 @@ package agentsessionexporter
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -32,17 +31,9 @@ func newRedactor(c *RedactionConfig) (*redactor, error) {
 	if !c.Enabled {
 		return nil, nil
 	}
-	rules := redact.Defaults()
-	if c.Rules != "" && c.Rules != builtinRules {
-		f, err := os.Open(c.Rules)
-		if err != nil {
-			return nil, fmt.Errorf("redaction::rules: %w", err)
-		}
-		rules, err = redactfile.Load(f)
-		_ = f.Close() // it was only read
-		if err != nil {
-			return nil, fmt.Errorf("redaction::rules: %s: %w", c.Rules, err)
-		}
+	rules, err := redactfile.Load(c.Rules)
+	if err != nil {
+		return nil, fmt.Errorf("redaction::rules: %w", err)
 	}
 	if rules.Scoped() {
 		return nil, fmt.Errorf("redaction::rules: %s: a rule has the key place or provenance, which only producers know: "+

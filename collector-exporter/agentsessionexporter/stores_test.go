@@ -249,7 +249,7 @@ func TestStartErrors(t *testing.T) {
 		}, []string{"agent_session: redaction::rules: ", "none.yaml"}},
 		"rules that fail": {func(c *Config) {
 			c.Redaction = RedactionConfig{Enabled: true, Rules: file("rules.yaml", "rules:\n- nam: x\n")}
-		}, []string{"agent_session: redaction::rules: ", "rules.yaml", "line 2", `"nam"`}},
+		}, []string{"agent_session: redaction::rules: ", "rules.yaml:2:", `"nam"`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := createDefaultConfig().(*Config)

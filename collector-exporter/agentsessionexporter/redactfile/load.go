@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -20,55 +21,71 @@ import (
 // maxFile bounds a file of rules.
 const maxFile = 1 << 20
 
-// Load reads rules from YAML or JSON. The default set applies unless the file turns it off. The error joins
-// everything that is wrong, each with its line. It quotes nothing of the file but wrong keys and values, and
-// these bounded.
-func Load(r io.Reader) (*redact.Rules, error) {
+// Default names the built-in set in place of a file.
+const Default = "default"
+
+// Load reads the rules of a file of YAML or JSON; Default, and no path, is the built-in set. That applies with the rules
+// of a file unless the file turns it off. The error has a line for everything that is wrong, with its place in the
+// file. It quotes nothing of the file but wrong keys and values, and these bounded.
+func Load(path string) (*redact.Rules, error) {
+	if path == "" || path == Default {
+		return redact.Defaults(), nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return read(path, f)
+}
+
+// read reads rules. Errors begin with the name.
+func read(name string, r io.Reader) (*redact.Rules, error) {
 	text, err := io.ReadAll(io.LimitReader(r, maxFile+1))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("redact: reading rules: %w", err)
+		return nil, fmt.Errorf("%s: %w", name, err)
 	case len(text) > maxFile:
-		return nil, fmt.Errorf("redact: rules are larger than %d bytes", maxFile)
+		return nil, fmt.Errorf("%s: rules are larger than %d bytes", name, maxFile)
 	}
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	var doc, more yaml.Node
-	switch err := decode(decoder, &doc); {
+	switch err := decode(name, decoder, &doc); {
 	case errors.Is(err, io.EOF):
-		return nil, errors.New("redact: no rules: want a mapping with defaults and rules")
+		return nil, fmt.Errorf("%s: no rules: want a mapping with defaults and rules", name)
 	case err != nil:
 		return nil, err
 	}
-	switch err := decode(decoder, &more); {
+	switch err := decode(name, decoder, &more); {
 	case err == nil:
-		return nil, fmt.Errorf("redact: line %d: a second document: want one", more.Line)
+		return nil, fmt.Errorf("%s:%d: a second document: want one", name, more.Line)
 	case !errors.Is(err, io.EOF):
 		return nil, err
 	}
-	return load(doc.Content[0])
+	return load(name, doc.Content[0])
 }
 
 var yamlLine = regexp.MustCompile(`^yaml: line [0-9]+: [^"'` + "`" + `]*$`)
 
 // decode reads one document. Where the error of the library quotes the file, the returned error omits the quote.
-func decode(d *yaml.Decoder, n *yaml.Node) (err error) {
+func decode(name string, d *yaml.Decoder, n *yaml.Node) (err error) {
 	defer func() {
 		if recover() != nil {
-			err = errors.New("redact: rules are no YAML")
+			err = fmt.Errorf("%s: rules are no YAML", name)
 		}
 	}()
 	switch err := d.Decode(n); {
 	case err == nil || errors.Is(err, io.EOF):
 		return err
 	case yamlLine.MatchString(err.Error()):
-		return fmt.Errorf("redact: rules are no YAML: %w", err)
+		return fmt.Errorf("%s: rules are no YAML: %w", name, err)
 	default:
-		return errors.New("redact: rules are no YAML")
+		return fmt.Errorf("%s: rules are no YAML", name)
 	}
 }
 
 // load compiles the rules of a document.
-func load(doc *yaml.Node) (*redact.Rules, error) {
+func load(name string, doc *yaml.Node) (*redact.Rules, error) {
 	f := file{nodes: map[string]*yaml.Node{}, bad: map[string]bool{}}
 	defaults := true
 	var c redact.Config
@@ -96,7 +113,7 @@ func load(doc *yaml.Node) (*redact.Rules, error) {
 	slices.SortStableFunc(f.problems, func(a, b problem) int { return cmp.Compare(a.line, b.line) })
 	all := make([]error, len(f.problems))
 	for i, p := range f.problems {
-		all[i] = fmt.Errorf("redact: line %d: %s", p.line, p.text)
+		all[i] = fmt.Errorf("%s:%d: %s", name, p.line, p.text)
 	}
 	return nil, errors.Join(all...)
 }

@@ -33,7 +33,7 @@ rules:
 			"rules: [{name: r, regexp: a, role: [user], provenance: [memory-tier], place: [message]}]", body},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r, err := Load(strings.NewReader(tt.file))
+			r, err := read("rules.yaml", strings.NewReader(tt.file))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -79,51 +79,51 @@ rules:
   - name: old
     jsonpath: $..password
 `, `
-redact: line 2: defaults is "maybe": want true or false
-redact: line 3: key "defaults" stands twice in the file: each key once
-redact: line 4: unknown key "extra" in the file: want defaults, rules
-redact: line 6: rules[0].name is "42": want text, in quotes where it looks like something else
-redact: line 7: rules[0].regexp: "(": missing closing ); want an expression of Go's regexp (RE2)
-redact: line 8: rules[1].name: missing: the mark shows it
-redact: line 8: rules[1].regexp: "x*": can match the empty string; want one that matches a character at least
-redact: line 9: unknown key "path" in rules[1]: want name, regexp, key, provenance, role, place
-redact: line 10: unknown key "colour" in rules[1]: want name, regexp, key, provenance, role, place
-redact: line 11: rules[1].place: "argument": want one of ` + places + `
-redact: line 11: rules[1].place: "results": want one of ` + places + `
-redact: line 12: rules[1].provenance: "system": want one of ` + provenances + `
-redact: line 13: rules[1].role is empty: want text, or leave the key out
-redact: line 15: rules[2].key: "$.a": want names between dots, such as password, headers.x-key or *_token, ` +
+rules.yaml:2: defaults is "maybe": want true or false
+rules.yaml:3: key "defaults" stands twice in the file: each key once
+rules.yaml:4: unknown key "extra" in the file: want defaults, rules
+rules.yaml:6: rules[0].name is "42": want text, in quotes where it looks like something else
+rules.yaml:7: rules[0].regexp: "(": missing closing ); want an expression of Go's regexp (RE2)
+rules.yaml:8: rules[1].name: missing: the mark shows it
+rules.yaml:8: rules[1].regexp: "x*": can match the empty string; want one that matches a character at least
+rules.yaml:9: unknown key "path" in rules[1]: want name, regexp, key, provenance, role, place
+rules.yaml:10: unknown key "colour" in rules[1]: want name, regexp, key, provenance, role, place
+rules.yaml:11: rules[1].place: "argument": want one of ` + places + `
+rules.yaml:11: rules[1].place: "results": want one of ` + places + `
+rules.yaml:12: rules[1].provenance: "system": want one of ` + provenances + `
+rules.yaml:13: rules[1].role is empty: want text, or leave the key out
+rules.yaml:15: rules[2].key: "$.a": want names between dots, such as password, headers.x-key or *_token, ` +
 			`without brackets, of at most 512 bytes
-redact: line 16: rules[3].name: "twice" is the name of rules[2] too: each name once
-redact: line 16: rules[3]: looks for nothing: want regexp, key, provenance or role
-redact: line 18: rules[4] is "word": want a mapping with the keys name, regexp, key, provenance, role, place
-redact: line 19: rules[5].name: "a]b": want at most 64 characters, none of them a bracket or control character
-redact: line 20: rules[5].role is "user": want a list of at least one
-redact: line 21: rules[5].provenance is an empty list: want a list of at least one
-redact: line 22: rules[5].regexp is empty: want text, or leave the key out
-redact: line 23: rules[6].name is a list: want text, in quotes where it looks like something else
-redact: line 24: rules[6].key is empty: want text, in quotes where it looks like something else
-redact: line 26: unknown key "jsonpath" in rules[7]: want name, regexp, key, provenance, role, place
+rules.yaml:16: rules[3].name: "twice" is the name of rules[2] too: each name once
+rules.yaml:16: rules[3]: looks for nothing: want regexp, key, provenance or role
+rules.yaml:18: rules[4] is "word": want a mapping with the keys name, regexp, key, provenance, role, place
+rules.yaml:19: rules[5].name: "a]b": want at most 64 characters, none of them a bracket or control character
+rules.yaml:20: rules[5].role is "user": want a list of at least one
+rules.yaml:21: rules[5].provenance is an empty list: want a list of at least one
+rules.yaml:22: rules[5].regexp is empty: want text, or leave the key out
+rules.yaml:23: rules[6].name is a list: want text, in quotes where it looks like something else
+rules.yaml:24: rules[6].key is empty: want text, in quotes where it looks like something else
+rules.yaml:26: unknown key "jsonpath" in rules[7]: want name, regexp, key, provenance, role, place
 `},
 		{"both", "rules: [{name: a, regexp: a, key: a}]",
-			`redact: line 1: rules[0]: has regexp and key: want one of them, the other in a rule of its own`},
+			`rules.yaml:1: rules[0]: has regexp and key: want one of them, the other in a rule of its own`},
 		{"long", "rules: [{name: " + long + ", role: [" + long + "]}]", `
-redact: line 1: rules[0].name: "` + long[1:] +
+rules.yaml:1: rules[0].name: "` + long[1:] +
 			`": want at most 64 characters, none of them a bracket or control character
-redact: line 1: rules[0].role: "` + long[1:] + `": want 1 to 64 bytes`},
-		{"nothing", "", `redact: no rules: want a mapping with defaults and rules`},
+rules.yaml:1: rules[0].role: "` + long[1:] + `": want 1 to 64 bytes`},
+		{"nothing", "", `rules.yaml: no rules: want a mapping with defaults and rules`},
 		{"nothing to do", "defaults: false",
-			`redact: line 1: defaults is false and there are no rules: nothing would be redacted; want one of them`},
-		{"a list", "- a", `redact: line 1: the file is a list: want a mapping with the keys defaults, rules`},
+			`rules.yaml:1: defaults is false and there are no rules: nothing would be redacted; want one of them`},
+		{"a list", "- a", `rules.yaml:1: the file is a list: want a mapping with the keys defaults, rules`},
 		{"an alias", "rules: &a [{name: x, role: *a}]",
-			`redact: line 1: rules[0].role is an alias: want a list of at least one`},
-		{"rules are no list", "rules: {}", `redact: line 1: rules is a mapping: want a list of rules`},
-		{"two documents", "defaults: true\n---\ndefaults: true", `redact: line 2: a second document: want one`},
-		{"no YAML", "a: [", `redact: rules are no YAML: yaml: line 1: did not find expected node content`},
-		{"large", strings.Repeat("#", maxFile+1), `redact: rules are larger than 1048576 bytes`},
+			`rules.yaml:1: rules[0].role is an alias: want a list of at least one`},
+		{"rules are no list", "rules: {}", `rules.yaml:1: rules is a mapping: want a list of rules`},
+		{"two documents", "defaults: true\n---\ndefaults: true", `rules.yaml:2: a second document: want one`},
+		{"no YAML", "a: [", `rules.yaml: rules are no YAML: yaml: line 1: did not find expected node content`},
+		{"large", strings.Repeat("#", maxFile+1), `rules.yaml: rules are larger than 1048576 bytes`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := Load(strings.NewReader(tt.file))
+			_, err := read("rules.yaml", strings.NewReader(tt.file))
 			if err == nil {
 				t.Fatal("no error")
 			}
@@ -133,7 +133,7 @@ redact: line 1: rules[0].role: "` + long[1:] + `": want 1 to 64 bytes`},
 		})
 	}
 	broken := errors.New("broken")
-	if _, err := Load(iotest.ErrReader(broken)); !errors.Is(err, broken) {
+	if _, err := read("rules.yaml", iotest.ErrReader(broken)); !errors.Is(err, broken) {
 		t.Errorf("a reader that fails: %v", err)
 	}
 }
@@ -147,7 +147,7 @@ func FuzzLoad(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, file []byte) {
-		r, err := Load(strings.NewReader(string(file)))
+		r, err := read("rules.yaml", strings.NewReader(string(file)))
 		if (r == nil) == (err == nil) {
 			t.Fatalf("Load = %v, %v", r, err)
 		}
@@ -173,7 +173,7 @@ func TestDocument(t *testing.T) {
 		t.Error("no examples")
 	}
 	for _, e := range examples {
-		if _, err := Load(strings.NewReader(string(e[1]))); err != nil {
+		if _, err := read("rules.yaml", strings.NewReader(string(e[1]))); err != nil {
 			t.Errorf("%s\n%v", e[1], err)
 		}
 	}
