@@ -169,7 +169,7 @@ func (r *Request) part(ref session.Ref, isNew bool) *RequestPart {
 	if r.request.Messages != nil && r.request.Messages.Complete { // else the request before is not known
 		p.New = &isNew
 	}
-	p.text, p.Bytes, p.State = content(r.blocks, ref)
+	p.text, p.Bytes, p.State = Content(r.blocks, ref)
 	switch p.State {
 	case "":
 		p.Body = session.RawJSON(p.text)
@@ -180,9 +180,9 @@ func (r *Request) part(ref session.Ref, isNew bool) *RequestPart {
 	return p
 }
 
-// content returns a body, its size, and why it is not there: StateMissing, StateCut or StateWithheld. Of one that was
+// Content returns a body, its size, and why it is not there: StateMissing, StateCut or StateWithheld. Of one that was
 // cut it returns the beginning.
-func content(blocks *session.BlockSet, ref session.Ref) (text string, size int64, state string) {
+func Content(blocks *session.BlockSet, ref session.Ref) (text string, size int64, state string) {
 	body, ok := blocks.Body(ref)
 	if ok {
 		return body, int64(len(body)), ""

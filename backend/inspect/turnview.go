@@ -248,7 +248,7 @@ func (m *docs) said(refs []session.Ref, capture spans.Capture, from map[string]s
 
 // body returns the content of a reference as read makes it for people, or why it is not there.
 func (m *docs) body(ref session.Ref, capture spans.Capture, read func(string) string) *Body {
-	text, size, state := content(m.tree.Blocks, ref)
+	text, size, state := Content(m.tree.Blocks, ref)
 	if state == "" {
 		return m.part(read(text), ref)
 	}

@@ -183,18 +183,7 @@ func (q *query) session() (session.Key, error) {
 			return session.Key{}, bad("an id of more than %d bytes", maxParam)
 		}
 	}
-	return q.find(q.part("session"))
-}
-
-// find returns the session that ref names. It needs current summaries only where ref is no id.
-func (q *query) find(ref string) (session.Key, error) {
-	key := session.Key{Tenant: q.rd.Tenant, ID: ref}
-	if ref != "" {
-		if _, err := q.h.o.Store.Revision(q.Context(), key); err == nil {
-			return key, nil
-		}
-	}
-	return q.rd.Find(q.Context(), ref)
+	return q.rd.Resolve(q.Context(), q.part("session"))
 }
 
 func (q *query) param(name string) string { return q.URL.Query().Get(name) }

@@ -83,6 +83,16 @@ func (h *Handler) diff(q *query) (any, error) {
 	return diff.Compare(sides[0], sides[1], ignore...)
 }
 
+// only returns the id of the session that a parameter names, empty for all. Summaries are current then.
+func (q *query) only() (string, error) {
+	err := q.h.refresh(q.Context())
+	if ref := q.param("session"); ref != "" && err == nil {
+		key, err := q.rd.Resolve(q.Context(), ref)
+		return key.ID, err
+	}
+	return "", err
+}
+
 // Bounds of grep.
 const (
 	grepLimit = 100              // hits, by default
@@ -99,13 +109,7 @@ func (h *Handler) grep(q *query) (any, error) {
 	if o.Limit, err = q.number("limit", grepLimit, 1, maxGrep); err != nil {
 		return nil, err
 	}
-	if ref := q.param("session"); ref != "" {
-		key, err := q.find(ref)
-		if err != nil {
-			return nil, err
-		}
-		o.Session = key.ID
-	} else if err := h.refresh(q.Context()); err != nil {
+	if o.Session, err = q.only(); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(q.Context(), grepTime)
@@ -136,15 +140,9 @@ func (h *Handler) stats(q *query) (any, error) {
 		}
 		o.Query.Since = since
 	}
-	if err := h.refresh(q.Context()); err != nil {
+	var err error
+	if o.Query.Session, err = q.only(); err != nil {
 		return nil, err
-	}
-	if ref := q.param("session"); ref != "" {
-		key, err := q.rd.Resolve(q.Context(), ref)
-		if err != nil {
-			return nil, err
-		}
-		o.Query.Session = key.ID
 	}
 	return stats.Collect(q.Context(), h.o.Store, o)
 }

@@ -35,7 +35,7 @@ func (h *Handler) events(w http.ResponseWriter, r *http.Request) {
 	s := &stream{query: q, w: w, out: http.NewResponseController(w)}
 	poll := s.list
 	if ref := q.param("session"); ref != "" {
-		if s.key, err = q.find(ref); err != nil {
+		if s.key, err = q.rd.Resolve(q.Context(), ref); err != nil {
 			h.fail(w, r, err)
 			return
 		}

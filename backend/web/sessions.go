@@ -227,16 +227,11 @@ func (h *Handler) block(q *query) (any, error) {
 	if _, err := spans.ParseShortID(ref.Block); err != nil {
 		return nil, bad("that is no id of a block")
 	}
-	state := "whole"
-	body, ok := t.Blocks.Body(ref)
-	if !ok {
-		if body, _, ok = t.Blocks.Cut(ref); !ok {
-			return nil, &failure{http.StatusNotFound, "the session has no such block"}
-		}
-		if state = inspect.StateCut; body == "" {
-			state = inspect.StateWithheld
-		}
+	body, _, state := inspect.Content(t.Blocks, ref)
+	if state == inspect.StateMissing {
+		return nil, &failure{http.StatusNotFound, "the session has no such block"}
 	}
+	state = cmp.Or(state, "whole")
 	if len(body) > maxBody {
 		return nil, errTooLarge
 	}

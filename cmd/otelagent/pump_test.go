@@ -77,7 +77,7 @@ func stored(t *testing.T, id string, o sendOptions) string {
 	db, err := a.open(t.Context(), o.DB)
 	must(t, err)
 	defer db.close()
-	key, err := db.Find(t.Context(), id)
+	key, err := db.Resolve(t.Context(), id)
 	must(t, err)
 	tree, err := db.Load(t.Context(), key)
 	must(t, err)

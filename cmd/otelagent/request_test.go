@@ -221,7 +221,7 @@ func BenchmarkRequest(b *testing.B) {
 	d, err := quiet.open(b.Context(), db)
 	must(b, err)
 	defer d.close()
-	key, err := d.Find(b.Context(), "last")
+	key, err := d.Resolve(b.Context(), "last")
 	must(b, err)
 	last := func(t session.Tree) *session.Request {
 		turns := t.Runs[0].Turns

@@ -90,12 +90,12 @@ func (a *app) status(ctx context.Context, o *statusOptions, ref string) error {
 	}
 	deadline := time.Now().Add(o.timeout)
 	late := func() bool { return o.timeout > 0 && !time.Now().Before(deadline) }
-	key, err := db.Find(ctx, ref)
+	key, err := db.Resolve(ctx, ref)
 	for len(o.wait) > 0 && errors.Is(err, store.ErrNotFound) && !late() {
 		if err := pause(ctx, watchEvery); err != nil {
 			return err
 		}
-		key, err = db.Find(ctx, ref)
+		key, err = db.Resolve(ctx, ref)
 	}
 	if err != nil {
 		return err

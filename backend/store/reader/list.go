@@ -19,7 +19,7 @@ type List struct {
 
 // List returns the sessions that q selects, at most q.Limit where that is above 0, with current summaries and the
 // status that they have at now. q.Tenant becomes the reader's, and Parent and ForkedFrom, which may name a session as
-// Find takes it, become its id. A name of none is an *Error, unless it is the whole id that a session has of one
+// Resolve takes it, become its id. A name of none is an *Error, unless it is the whole id that a session has of one
 // that never came.
 func (r *Reader) List(ctx context.Context, q *store.Query, now time.Time) (List, error) {
 	l := List{Format: session.TreeFormat, Sessions: []session.Summary{}}

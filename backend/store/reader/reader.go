@@ -35,14 +35,6 @@ func (r *Reader) refresh(ctx context.Context) error {
 	return r.Refresh(ctx)
 }
 
-// Find is Resolve with current summaries.
-func (r *Reader) Find(ctx context.Context, ref string) (session.Key, error) {
-	if err := r.refresh(ctx); err != nil {
-		return session.Key{}, err
-	}
-	return r.Resolve(ctx, ref)
-}
-
 const (
 	// maxCandidates bounds how many sessions an error about an ambiguous reference names.
 	maxCandidates = 5
@@ -52,10 +44,13 @@ const (
 
 // Resolve returns the session that ref names: its id; `last`, the newest by its summary; the beginning of an id that no
 // other session shares; or a trace id or span id in hexadecimal of a span that it or a part of it holds. The first of
-// these wins. An *Error says what is wrong with ref.
+// these wins. It brings summaries up to date where ref is no id. An *Error says what is wrong with ref.
 func (r *Reader) Resolve(ctx context.Context, ref string) (session.Key, error) {
 	key := session.Key{Tenant: r.Tenant, ID: ref}
 	if _, err := r.Store.Revision(ctx, key); !errors.Is(err, store.ErrNotFound) {
+		return key, err
+	}
+	if err := r.refresh(ctx); err != nil {
 		return key, err
 	}
 	queries := []store.Query{{Prefix: ref}}
@@ -131,7 +126,7 @@ func (r *Reader) Locate(ctx context.Context, text string) (session.Key, Address,
 	if err != nil {
 		return session.Key{}, addr, err
 	}
-	key, err := r.Find(ctx, addr.Session)
+	key, err := r.Resolve(ctx, addr.Session)
 	return key, addr, err
 }
 
