@@ -191,8 +191,7 @@ func (c *collector) addr(protocol string) string {
 func startError(err error) error {
 	if errors.Is(err, syscall.EADDRINUSE) {
 		where := "an address"
-		var op *net.OpError
-		if errors.As(err, &op) && op.Addr != nil {
+		if op, ok := errors.AsType[*net.OpError](err); ok && op.Addr != nil {
 			where = op.Addr.String()
 		}
 		return fmt.Errorf("%s is already in use, perhaps by another collector; choose other ones with --otlp-grpc and "+

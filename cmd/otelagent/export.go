@@ -192,8 +192,7 @@ func (e *exporting) file(ctx context.Context, key session.Key, path string) (mis
 	} else {
 		err = writeFile(path, write)
 	}
-	var gaps *export.MissingError
-	if errors.As(err, &gaps) {
+	if gaps, ok := errors.AsType[*export.MissingError](err); ok {
 		err = fmt.Errorf("session %s has no %s file: %s would be missing in it, the first: %s\nSend it with --capture "+
 			"content, or omit what was not captured, did not arrive, or %s cannot hold, with --partial",
 			key.ID, e.format.name, count(len(gaps.Missing), "piece"), gaps.Missing[0], e.format.name)

@@ -31,17 +31,17 @@ func TestFollowKin(t *testing.T) {
 	s, err := db.Tree(t.Context(), session.Key{ID: main})
 	must(t, err)
 	c := &changes{db: db, last: map[session.Key]readAt{}}
-	first, err := c.related(t.Context(), s)
+	first, err := db.Related(t.Context(), s, c.read)
 	if err != nil || !c.changed || len(first) != 1 || first[0].ID != child {
 		t.Fatalf("%v %v %v", first, c.changed, err)
 	}
 	c.changed = false
-	again, err := c.related(t.Context(), s)
+	again, err := db.Related(t.Context(), s, c.read)
 	if err != nil || c.changed || len(again) != 1 || again[0].Session != first[0].Session {
 		t.Errorf("nothing came, and it was read again: %v %v", c.changed, err)
 	}
 	cli(t, "rm", child, "--only", "--yes", "--db", name)
-	if left, err := c.related(t.Context(), s); err != nil || len(left) != 0 {
+	if left, err := db.Related(t.Context(), s, c.read); err != nil || len(left) != 0 {
 		t.Errorf("erased: %v %v", left, err)
 	}
 }

@@ -149,8 +149,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		return exitOK
 	}
 	code := exitFailed
-	var e *exitError
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*exitError](err); ok {
 		code = e.Code
 		if e.Err == nil {
 			return code
@@ -214,8 +213,7 @@ permissions, and what the model was sent.`,
 	wanted := map[string]string{"uint": "a number from 0", "int64": "a number", "bool": "true or false",
 		"duration": "how long, such as 90s or 5m"}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
-		var bad *pflag.InvalidValueError
-		if errors.As(err, &bad) { // it is about Go's parser
+		if bad, ok := errors.AsType[*pflag.InvalidValueError](err); ok { // it is about Go's parser
 			err = fmt.Errorf("--%s %s: want %s", bad.GetFlag().Name, bad.GetValue(), wanted[bad.GetFlag().Value.Type()])
 		}
 		return usagef("%w", err)

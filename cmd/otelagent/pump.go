@@ -234,11 +234,10 @@ func (p *pump) record(d *delivery, rec *event.Recorder, s source, from events) (
 			p.reject(s.name, half)
 			half = nil
 		}
-		var bad *input.LineError
-		switch {
-		case errors.As(err, &bad) && bad.Cut && (s.grows != nil || s.family != nil):
+		switch bad, ok := errors.AsType[*input.LineError](err); {
+		case ok && bad.Cut && (s.grows != nil || s.family != nil):
 			half = bad
-		case errors.As(err, &bad):
+		case ok:
 			p.reject(s.name, bad)
 		case err != nil && s.family != nil:
 			failed = cmp.Or(failed, err)

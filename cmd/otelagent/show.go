@@ -186,18 +186,6 @@ func (c *changes) read(ctx context.Context, key session.Key) (session.Tree, erro
 	return v.tree, nil
 }
 
-// related reads the sessions that share a trace with s, where its sub-agents are. A session that was erased since it
-// was listed is empty.
-func (c *changes) related(ctx context.Context, s *session.Session) ([]session.Tree, error) {
-	return c.db.Related(ctx, s, func(ctx context.Context, key session.Key) (session.Tree, error) {
-		t, err := c.read(ctx, key)
-		if errors.Is(err, store.ErrNotFound) {
-			return session.Tree{Session: &session.Session{ID: key.ID}}, nil
-		}
-		return t, err
-	})
-}
-
 // watch calls see with a session every watchEvery: the time alone changes parts of its state. It ends when see returns
 // that it is done, or with ctx.
 func (c *changes) watch(ctx context.Context, key session.Key,
@@ -256,7 +244,7 @@ func (a *app) follow(ctx context.Context, db *database, key session.Key, addr re
 		if err != nil {
 			return true, err
 		}
-		related, err := c.related(ctx, t.Session)
+		related, err := db.Related(ctx, t.Session, c.read)
 		if err != nil {
 			return true, err
 		}
