@@ -343,7 +343,7 @@ func ParseCursor(text string) (Cursor, error) {
 	}
 	n, err := strconv.ParseInt(number, 10, 64)
 	if !ok || err != nil {
-		return Cursor{}, errors.New("want the place that a page before it named")
+		return Cursor{}, fmt.Errorf("%.64q: want the cursor that an earlier page named as next", text)
 	}
 	if n != math.MinInt64 {
 		c.Last = time.Unix(0, n).UTC()

@@ -43,7 +43,7 @@ func (a *app) importCommand() *cobra.Command {
 		Use:   "import",
 		Short: "Read the sessions that coding agents left on this machine",
 		Long: `Read the sessions that coding agents keep on this machine. AGENT is one of
-` + agentNames() + `.
+` + strings.Join(agentNames(), ", ") + `.
 
 The command looks into the folders of these agents, and into those that
 CLAUDE_CONFIG_DIR, CODEX_HOME, GEMINI_CLI_HOME, XDG_DATA_HOME (OpenCode) and
@@ -109,7 +109,7 @@ const (
 func (a *app) checkImport(o *importOptions, captured bool) (err error) {
 	var wrong wrongs
 	for _, name := range o.agents {
-		wrong.when(len(agents(name)) == 0, "--agent %s: want %s", name, agentNames())
+		wrong.oneOf("--agent", name, agentNames()...)
 	}
 	o.after, err = parseSince(o.since)
 	wrong.note(err)
@@ -243,12 +243,11 @@ func agents(names ...string) (list []*agentFiles) {
 	return list
 }
 
-func agentNames() string {
-	var names []string
+func agentNames() (names []string) {
 	for _, f := range agents() {
 		names = append(names, f.dialect.Name)
 	}
-	return strings.Join(names, ", ")
+	return names
 }
 
 // find looks for sessions in files and folders, and names what is left out, once.
@@ -292,7 +291,7 @@ func (o *sendOptions) transcripts(a *app, name string) (list []source, err error
 	}
 	switch {
 	case len(list) == 0 && (info.IsDir() || filepath.Ext(name) == ".zst"):
-		return nil, fmt.Errorf("%s has no sessions of %s", name, agentNames())
+		return nil, fmt.Errorf("%s has no sessions of %s", name, strings.Join(agentNames(), ", "))
 	case o.Follow:
 		return nil, fmt.Errorf("--follow is for a file of lines; 'otelagent import --follow' reads the folders of agents")
 	}

@@ -79,8 +79,8 @@ there, and exit 0.`,
 			return nil
 		},
 		ValidArgsFunction: a.completeSession,
-		PreRunE: func(cmd *cobra.Command, args []string) error {
-			f.newSystem, f.args = cmd.Flags().Changed("system"), args[1:]
+		PreRunE: func(_ *cobra.Command, args []string) error {
+			f.args = args[1:]
 			return f.read(args[0], a.json())
 		},
 		RunE: a.reads(func(ctx context.Context, db *database, _ []string) error { return a.request(ctx, db, &f) }),
@@ -221,7 +221,6 @@ func incomplete(r *inspect.Request) error {
 // replayFlags are the flags of request that ask a turn again.
 type replayFlags struct {
 	form, model, system, send, keyEnv string
-	newSystem                         bool
 	to                                *url.URL // of send
 }
 
@@ -236,7 +235,7 @@ func (f *replayFlags) add(flags *pflag.FlagSet) {
 }
 
 // on reports whether a body is wanted.
-func (f *replayFlags) on() bool { return f.form != "" || f.model != "" || f.newSystem || f.send != "" }
+func (f *replayFlags) on() bool { return f.form+f.model+f.system+f.send != "" }
 
 func (f *replayFlags) check(wrong *wrongs) {
 	if _, err := replay.ParseAPI(f.form); f.form != "" && err != nil {
@@ -270,7 +269,7 @@ func (a *app) replay(ctx context.Context, f *requestFlags, t session.Tree, run *
 		return &exitError{Code: exitFailed} // the output has the reasons
 	}
 	o := replay.Options{API: cmp.Or(message.API(f.form), r.Suggested), Model: f.model, Whole: f.send != ""}
-	if f.newSystem {
+	if f.system != "" {
 		read := os.ReadFile
 		if f.system == "-" {
 			read = func(string) ([]byte, error) { return io.ReadAll(a.stdin) }
