@@ -429,6 +429,20 @@ func TestImportReports(t *testing.T) {
 	}
 }
 
+// A line that cannot be read is named with the file that it is in, also where that is of a sub-agent.
+func TestImportNamesTheFileOfALine(t *testing.T) {
+	home := importHome(t, map[string]string{".claude/projects/a": "claudecode/testdata/spotter"})
+	files, err := filepath.Glob(filepath.Join(home, ".claude/projects/a/*/subagents/agent-a7be2f0.jsonl"))
+	must(t, err)
+	text, err := os.ReadFile(files[0])
+	must(t, err)
+	must(t, os.WriteFile(files[0], append([]byte("x}\n"), text...), 0o600))
+	if code, _, errs := runWith(t, "import", "--yes"); code != exitPartial ||
+		!strings.Contains(errs, files[0]+":1: no JSON value at byte 1\n") {
+		t.Errorf("exit %d: %s", code, errs)
+	}
+}
+
 // A file or folder that cannot be read is named, and the exit code says so, also when nothing else is new.
 func TestImportUnreadable(t *testing.T) {
 	home := importHome(t, map[string]string{".claude/projects/a": "claudecode/testdata/forked"})

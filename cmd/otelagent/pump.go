@@ -264,7 +264,7 @@ func (p *pump) record(d *delivery, rec *event.Recorder, s source, from events) (
 	if half != nil && s.family == nil && !s.grows.cut() {
 		p.reject(s.name, half)
 	} else if half != nil { // it comes when the file is sent again
-		p.app.say("%s ends inside a line that is still being written; it was left out", s.name)
+		p.app.say("%s ends inside a line that is still being written; it was left out", cmp.Or(half.File, s.name))
 	}
 	p.note(nil)
 	return failed
@@ -277,7 +277,7 @@ func (p *pump) reject(name string, bad *input.LineError) {
 	if p.rejected++; p.rejected > maxRejected {
 		return
 	}
-	if bad.Line > 0 {
+	if name = cmp.Or(bad.File, name); bad.Line > 0 {
 		name = fmt.Sprintf("%s:%d", name, bad.Line)
 	}
 	for _, where := range []string{bad.Type, bad.Field} {

@@ -58,8 +58,8 @@ type Stats struct {
 
 // LineError says why a line, or a place of a document, was not read. It never holds a piece of it: lines are content.
 type LineError struct {
-	// Dialect is the name of the dialect that read it.
-	Dialect string
+	// Dialect is the name of the dialect that read it, File the path where one of several files is meant.
+	Dialect, File string
 	// Line is the number of the line in its input, from 1; 0 in a document, where Field says the place. Seq is the number
 	// that its events would have had as Meta.Seq; it differs from Line only where one Decoder read several inputs.
 	Line, Seq int64

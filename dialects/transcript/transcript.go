@@ -305,12 +305,14 @@ func lastLine(f *os.File, from int64) (int64, error) {
 }
 
 // Events reads the files of the family with a Decoder that has read no other family. An error that is no
-// *input.LineError is about one file, which it names; the next one is read.
+// *input.LineError is about one file; the next one is read. Each error names its file.
 func (f Family) Events(d *Decoder) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
 		for _, file := range f.Files {
 			for ev, err := range d.Read(file) {
-				if line := (*input.LineError)(nil); err != nil && !errors.As(err, &line) {
+				if line, ok := errors.AsType[*input.LineError](err); ok {
+					line.File = file.Path
+				} else if err != nil {
 					err = inFile(file.Path, err)
 				}
 				if !yield(ev, err) {
