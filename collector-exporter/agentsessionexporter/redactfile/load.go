@@ -24,9 +24,9 @@ const maxFile = 1 << 20
 // Default names the built-in set in place of a file.
 const Default = "default"
 
-// Load reads the rules of a file of YAML or JSON; Default, and no path, is the built-in set. That applies with the rules
-// of a file unless the file turns it off. The error has a line for everything that is wrong, with its place in the
-// file. It quotes nothing of the file but wrong keys and values, and these bounded.
+// Load reads the rules of a file of YAML or JSON; Default, and no path, is the built-in set. It applies in addition to
+// those of a file, unless the file turns it off. The error has a line for everything that is wrong, with its place in
+// the file. It quotes nothing of the file but wrong keys and values, and these bounded.
 func Load(path string) (*redact.Rules, error) {
 	if path == "" || path == Default {
 		return redact.Defaults(), nil
