@@ -239,6 +239,7 @@ func eachExport(t *testing.T, f func(t *testing.T, s *session.Session, one sessi
 // TestExportsComeBack exports the recordings of phi-core in the guide's form, imports that and exports again: it is the
 // same, byte for byte, and the runs and turns are those that were recorded.
 func TestExportsComeBack(t *testing.T) {
+	t.Parallel()
 	eachExport(t, func(t *testing.T, s *session.Session, one session.Batch) {
 		if len(s.Runs) == 0 {
 			return

@@ -147,6 +147,7 @@ func bodiesOf(b session.Batch, refs *session.Refs) []string {
 // Killed at any moment after the loop reported a request or a reply, the tree of the spans that left by then has the
 // request byte for byte, or the reply with its usage and why the model stopped.
 func TestLiveRequestIsExact(t *testing.T) {
+	t.Parallel()
 	requests, replies := 0, 0
 	for i, f := range phifixtures.All(t, repository) {
 		if testing.Short() && i%8 != 0 {

@@ -64,6 +64,7 @@ func eachCapture(t *testing.T, f func(t *testing.T, f phifixtures.Fixture, captu
 
 // Order, duplicates, batches and the number of exporters that write into one store change nothing.
 func TestOrderBlind(t *testing.T) {
+	t.Parallel()
 	eachCapture(t, func(t *testing.T, f phifixtures.Fixture, capture otelagent.Option) {
 		random := rand.New(rand.NewPCG(1, uint64(len(f.Events))))
 		once := replay(t, f.Events, capture)
@@ -241,6 +242,7 @@ func TestDropAnySpan(t *testing.T) {
 // A stream that is cut after any line gives a tree whose finished parts are those of the whole, none of them lost, and
 // whose unfinished parts are open or aborted.
 func TestCutAnywhere(t *testing.T) {
+	t.Parallel()
 	eachCapture(t, func(t *testing.T, f phifixtures.Fixture, capture otelagent.Option) {
 		whole := parts(session.AssembleAll(replay(t, f.Events, capture).Rows))
 		lines := f.Lines()

@@ -213,6 +213,7 @@ func metricNamed(t *testing.T, all []metricdata.Metrics, name string) metricdata
 // A model that makes up ten thousand tools, and a host with as many of everything else, make 2,000 sets of labels of a
 // metric, and every sample counts.
 func TestCardinality(t *testing.T) {
+	t.Parallel()
 	p := agenttest.New(t)
 	tools := 10_000
 	if testing.Short() {

@@ -28,6 +28,7 @@ var generated = regexp.MustCompile(`\b([0-9a-f]{16}|[0-9a-f]{32}|[A-Z2-7]{26})\b
 // Without gen_ai.usage.* the trees of all recordings are the same, whole, and the standard keys are on no span. Metrics
 // are recorded before spans are exported, and stay.
 func TestUsageUnderOwnKeys(t *testing.T) {
+	t.Parallel()
 	standard := []byte("gen_ai.usage.")
 	seen := false
 	recordings(t, func(t *testing.T, text []byte, _ bool) {

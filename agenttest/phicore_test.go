@@ -190,6 +190,7 @@ func TestLedgerComesBack(t *testing.T) {
 
 // The tree of every recorded session from its events equals the tree from its ledger.
 func TestLedgerTreesEqualThoseOfEvents(t *testing.T) {
+	t.Parallel()
 	for _, tables := range [][]string{{"ledger with events"}, {"ledger with events", "ledger"}} {
 		bare := len(tables) > 1
 		eachDifference(t, tables, func(t *testing.T, f phifixtures.Fixture) (all []phifixtures.Difference, err error) {
@@ -263,6 +264,7 @@ func foreignFiles(t *testing.T) []string {
 // without what phi-core has no words for, or refused: phi-core loads every ledger. It has every turn that ended with a
 // reply. phi-core's own loader is asked by `make interop-phi-core`.
 func TestForeignLedgers(t *testing.T) {
+	t.Parallel()
 	written, refused := 0, 0
 	traps := filepath.Join(repository, "dialects", "phi", "testdata", "traps.ndjson")
 	variants := filepath.Join(repository, "dialects", "phi", "testdata", "sample-variants.ndjson")

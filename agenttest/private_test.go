@@ -131,6 +131,7 @@ func sendAll(t *testing.T, p *agenttest.Pipeline, text []byte, opts ...input.Set
 // not from a file, not live and in no copy of an open span, not with the names of content. With capture none there are
 // no lists either, and with everything captured neither content nor ids are in metrics.
 func TestNothingLeavesWithoutCapture(t *testing.T) {
+	t.Parallel()
 	searched, found, copies, spelled := 0, 0, 0, 0
 	recordings(t, func(t *testing.T, text []byte, phi bool) {
 		secret, public := map[string]bool{}, map[string]bool{}

@@ -121,6 +121,7 @@ func outline(s *session.Session, exact bool) (out []string) {
 // and without events, in any order, is one session: each run, turn and tool call once, usage once, one defect a run
 // that several sources have, and of a group one.
 func TestSourcesAreOneSession(t *testing.T) {
+	t.Parallel()
 	for _, f := range phifixtures.All(t, repository) {
 		t.Run(f.String(), func(t *testing.T) {
 			saved := savedLedger(t, f)
@@ -232,6 +233,7 @@ func TestLiveAndFromFileInOrder(t *testing.T) {
 
 // Inputs that are sent again, each time longer, change nothing that is there. TestSentAgainAfterItGrew has phi-core's.
 func TestOtherInputsSentAgain(t *testing.T) {
+	t.Parallel()
 	exactly := func(b session.Batch) string { return trees(t, b) }
 	roughly := func(b session.Batch) string { // the parts of a ledger arrive in an order of their own
 		var all []string

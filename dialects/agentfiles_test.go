@@ -90,6 +90,7 @@ const mainExport = "generated/export-ses_dfcfedb28ffeTZNro25MO4PG8X.json"
 // open, whose rows are in the write-ahead log alone: the tree is the same, also after each message of a session that
 // grows.
 func TestOpenCodeLayouts(t *testing.T) {
+	t.Parallel()
 	a := agentOf(t, opencode.Agent.Dialect)
 	export := readDocument(t, filepath.Join(a.folder, mainExport))
 	of := func(path string) string {
@@ -234,6 +235,7 @@ var place = regexp.MustCompile(`"(end_)?seq": ?\d+,`)
 // TestAgentsCut cuts files anywhere: nothing panics, turns that were over are there, but for the last one, and of lines
 // only the last may be an error. The pages of a database are in no order.
 func TestAgentsCut(t *testing.T) {
+	t.Parallel()
 	for _, a := range agents(t) {
 		for _, f := range a.families(t, a.folder) {
 			file := f.Files[0].Path
@@ -319,6 +321,7 @@ func usages(rows []session.Row) map[string]session.Usage {
 
 // TestAgentsSums reads a folder as a whole, and each folder in it by itself: the sums of a session are the same.
 func TestAgentsSums(t *testing.T) {
+	t.Parallel()
 	for _, a := range agents(t) {
 		whole := usages(a.record(t, otelagent.CaptureNone, a.families(t, a.folder)...).Batch().Rows)
 		apart := map[string]session.Usage{}
@@ -341,6 +344,7 @@ func TestAgentsSums(t *testing.T) {
 // TestAgentsForkAlone reads each file of a family with several sessions alone, before the whole or after it: the sums
 // are in the end those of the whole. Alone, a session with runs that are copies has a defect.
 func TestAgentsForkAlone(t *testing.T) {
+	t.Parallel()
 	for name, files := range map[string]int{"claude-code": 2, "codex": 4, "gemini-cli": 2, "pi": 2} {
 		a := agentOf(t, name)
 		for _, f := range a.families(t, a.folder) {

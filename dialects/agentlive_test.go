@@ -23,6 +23,7 @@ import (
 // TestAgentsFollow reads each file of lines as it grows, with one Decoder, until it grows no more: the turns that ended
 // are those of the whole, with their calls.
 func TestAgentsFollow(t *testing.T) {
+	t.Parallel()
 	for _, a := range agents(t) {
 		for _, file := range a.files(t) {
 			if filepath.Ext(file.Path) != ".jsonl" || file.Part {

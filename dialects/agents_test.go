@@ -248,6 +248,7 @@ func TestAgentsExpected(t *testing.T) {
 
 // TestAgentsTwice reads each family twice, and after its beginnings: nothing changes.
 func TestAgentsTwice(t *testing.T) {
+	t.Parallel()
 	for _, a := range agents(t) {
 		for _, f := range a.families(t, a.folder) {
 			once := a.record(t, otelagent.CaptureContent, f)
@@ -306,6 +307,7 @@ func (a agent) files(t testing.TB) (list []transcript.File) {
 // it is that of the beginning, or, where the end of a file may be taken for that of a run, the turns that were over do
 // not change.
 func TestAgentsGrow(t *testing.T) {
+	t.Parallel()
 	for _, a := range agents(t) {
 		for _, file := range a.files(t) {
 			if filepath.Base(file.Path) == "catalogue.jsonl" {

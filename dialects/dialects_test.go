@@ -77,6 +77,7 @@ func odd(path string, text []byte) bool {
 // Every recording of every dialect is recognised as its own, at once, byte by byte, and from its first bytes alone as
 // far as these say anything; never as another one.
 func TestRecognise(t *testing.T) {
+	t.Parallel()
 	for want, paths := range fixtures(t) {
 		for _, path := range paths {
 			text, err := os.ReadFile(path)
@@ -182,6 +183,7 @@ var seqs = regexp.MustCompile(`"seq":\d+,?`)
 // TestReading reads each form as a file, byte by byte, with other line ends, as server-sent events, from a reader that
 // fails, twice with one Decoder, with a line of package ndjson after it, and stops after every event.
 func TestReading(t *testing.T) {
+	t.Parallel()
 	broken := errors.New("broken")
 	for path, name := range samples {
 		t.Run(path, func(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 // TestFields walks every JSON path of every recording of the dialects that read what other programs write. A path
 // without a row in testdata/fields.md fails, and so does, of clark-agent and the guide, a row without a path.
 func TestFields(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		dialect string
 		files   []string

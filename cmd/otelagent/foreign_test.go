@@ -145,6 +145,7 @@ func seenIn(t *testing.T, db string) (n map[string]int64, tools, ids []string) {
 // TestForeignSamples sends recordings of other programs over OTLP: whole, record by record in any order with repeats,
 // and so to two collectors of one database.
 func TestForeignSamples(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(foreignSamples, "expected.json"))
 	must(t, err)
 	var raw map[string]json.RawMessage

@@ -79,6 +79,7 @@ func TestEndpointVariableWithoutScheme(t *testing.T) {
 
 // The first Ctrl-C while a collector hangs is answered.
 func TestInterruptedWhileWaiting(t *testing.T) {
+	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and says nothing
 	must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -16,6 +16,7 @@ import (
 // A file is followed as it grows: what comes later is sent, half lines wait for their rest, and the whole file sent
 // at once gives the same.
 func TestFollow(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	path, followed, whole := filepath.Join(dir, "events.ndjson"), filepath.Join(dir, "followed.db"),
 		filepath.Join(dir, "whole.db")
@@ -58,6 +59,7 @@ func TestFollow(t *testing.T) {
 // Following that stops while a line is being written has missed nothing: that line is not there yet. One that was
 // written wrong is.
 func TestFollowEndsInsideALine(t *testing.T) {
+	t.Parallel()
 	lines := bytes.SplitAfter(demoEvents, []byte("\n"))
 	whole, half := bytes.Join(lines[:40], nil), lines[40][:20]
 	for _, test := range []struct {
@@ -120,6 +122,7 @@ func shown(t *testing.T, db string) string {
 
 // A file that is written anew while it is followed is an error: its beginning was sent already.
 func TestFollowTruncated(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "events.ndjson")
 	must(t, os.WriteFile(path, demoEvents, 0o600))

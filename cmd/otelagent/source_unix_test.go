@@ -14,6 +14,7 @@ import (
 
 // TestFollowNamedPipe follows a named pipe, which waits for its next writer: it does not grow, and is not cut.
 func TestFollowNamedPipe(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "pipe")
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
 		t.Skipf("this file system takes no named pipes: %v", err)
@@ -40,6 +41,7 @@ func TestFollowNamedPipe(t *testing.T) {
 
 // A named pipe without a writer does not keep send from ending.
 func TestSendOfAPipeWithoutAWriter(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	pipe := filepath.Join(dir, "pipe")
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {

@@ -113,6 +113,7 @@ func (w *watching) turn(tb testing.TB, index int64) time.Duration {
 // A turn is on the page that is open soon after it began, through a real collector with the queues as they are
 // by default.
 func TestLiveOnThePage(t *testing.T) {
+	t.Parallel()
 	w := startWatching(t)
 	for n := range int64(5) {
 		took := w.turn(t, n)

@@ -199,6 +199,7 @@ var acpLeft = map[string]string{"0.15.2/extension-message-and-image": "data-exte
 // Every recording gives a trace that is read back: one session, with as many calls. The list of missing content names
 // what was left out.
 func TestACPOfEveryRecording(t *testing.T) {
+	t.Parallel()
 	everyRecording(t, func(t *testing.T, name string, sessions []export.Recorded) {
 		if strings.HasPrefix(name, "acp/") && name != "acp/testdata/sample.ndjson" {
 			return // TestACPRoundTrip
@@ -325,6 +326,7 @@ var acpExceptions = map[string]map[string]string{
 
 // An ACP trace of a session that came from ACP says the same as the capture did, but for acpExceptions.
 func TestACPRoundTrip(t *testing.T) {
+	t.Parallel()
 	files, err := filepath.Glob("../../../dialects/acp/testdata/sdk/*.ndjson")
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)

@@ -19,6 +19,7 @@ import (
 
 // The two recipes of the guide work on both forms.
 func TestGuideRecipes(t *testing.T) {
+	t.Parallel()
 	jq, err := exec.LookPath("jq")
 	if err != nil && os.Getenv("CI") != "" {
 		t.Fatal(err)

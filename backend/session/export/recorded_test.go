@@ -86,6 +86,7 @@ func everyRecording(t *testing.T, check func(t *testing.T, name string, sessions
 // ids, contiguous indexes, hoisted columns, JSON and JSONL alike, the sums of CSV, a part for each tool call, and that
 // an export which is imported gives the same export.
 func TestGuideRowsOfEveryRecording(t *testing.T) {
+	t.Parallel()
 	everyRecording(t, func(t *testing.T, name string, sessions []export.Recorded) {
 		for _, s := range sessions {
 			if strings.HasPrefix(name, "guide/") {

@@ -94,6 +94,7 @@ func FuzzUnpack(f *testing.F) {
 
 // What is damaged in the file is named, and nothing panics.
 func TestDamaged(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name, damage string
 		want         string

@@ -18,6 +18,7 @@ import (
 
 // A database in which SQLite would run what another program put there is refused, and nothing of it is run.
 func TestCrafted(t *testing.T) {
+	t.Parallel()
 	const endless = `AS WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT x AS session, '' AS tenant,
 		'id' AS id, 1 AS mark, 1 AS projected, 1 AS last_ns, 1 AS bytes, x'00' AS canonical FROM n`
 	edit := func(from, to string) string {
@@ -86,6 +87,7 @@ func TestUsersOwnObjects(t *testing.T) {
 
 // A list ends where an index repeats a page without end.
 func TestEndlessIndex(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "x.db")
 	s := newStore(t, path)
 	put(t, s, goldenKey, 1)

@@ -164,6 +164,7 @@ func checkWhole(t *testing.T, s *Store) {
 // A reader that began before keeps its snapshot, and with it copies in the log. Delete says so, and the next one takes
 // them away.
 func TestDeleteWithReader(t *testing.T) {
+	t.Parallel()
 	for _, how := range []string{"deleted again", "opened again", "another deleted"} {
 		if testing.Short() && how != "opened again" {
 			continue // of one kind to the race detector
@@ -223,6 +224,7 @@ func copyFiles(t *testing.T, from, to string) {
 
 // When a process dies half way, no reader sees the session. The next Open for writing erases the rest of it.
 func TestDeleteDies(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "x.db")
 	s := newStore(t, path)
@@ -272,6 +274,7 @@ func TestDeleteDies(t *testing.T) {
 
 // What is Put to the key of a session that is being erased is a new one, in the tables of the agent guide as well.
 func TestDeleteAndPutAnew(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "x.db")
 	s := newStore(t, path, WithChatTables())
 	k := erasedKey()

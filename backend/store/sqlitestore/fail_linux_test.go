@@ -75,6 +75,7 @@ func TestDiskFullOpen(t *testing.T) {
 
 // Access that is denied is nothing to wait for. Root is denied nothing, so that the test runs as somebody else then.
 func TestDenied(t *testing.T) {
+	t.Parallel()
 	dir := must.Get(os.MkdirTemp("", "denied"))(t)
 	defer os.RemoveAll(dir)
 	must.Do(t, os.Chmod(dir, 0o755))

@@ -75,6 +75,7 @@ func damaged(t *testing.T, from, which string, damage func(page []byte)) string 
 // Methods that read return ErrData for a damaged page: no waiting mends it. The error of Put is not ErrData: the sender
 // tries again. Nothing panics, and sessions on other pages are read.
 func TestDamagedFile(t *testing.T) {
+	t.Parallel()
 	from := sound(t)
 	junk := func(page []byte) { copy(page, bytes.Repeat([]byte{0xa5}, len(page))) }
 	zero := func(page []byte) { clear(page) }

@@ -93,6 +93,7 @@ func count(t *testing.T, s *Store, k session.Key) (rows, blocks int) {
 
 // TestStore also runs SQLite's check, and its own, on the file of each case when the case ends.
 func TestStore(t *testing.T) {
+	t.Parallel()
 	storetest.Run(t, func(t *testing.T) store.Store {
 		path := filepath.Join(t.TempDir(), "x.db")
 		t.Cleanup(func() {
