@@ -2,7 +2,6 @@ package inspect
 
 import (
 	"cmp"
-	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -103,14 +102,6 @@ func (v *View) Tree() session.Tree { return v.tree }
 // Len returns the number of turns of all runs.
 func (v *View) Len() int { return len(v.turns) }
 
-// Position returns where a turn of the tree is in Outline.Turns, -1 for any other.
-func (v *View) Position(t *session.Turn) int {
-	if i, ok := v.at[t]; ok {
-		return i
-	}
-	return -1
-}
-
 func (t viewTurn) address() string { return t.turnAddress(t.Turn) }
 
 // outlineText bounds OutlineTurn.Text, in characters.
@@ -128,7 +119,14 @@ func (v *View) Outline(mark int64, children []session.Summary, now time.Time) *O
 		Format: session.TreeFormat, Summary: session.Summarize(s), Origin: OriginOf(s), Status: s.StatusAt(now), Mark: mark,
 		Defects: findings(s.Defects), Runs: []OutlineRun{}, Turns: make([]OutlineTurn, 0, len(v.turns)),
 	}
-	for f, body := range facts(v.tree) {
+	for i := range s.Facts {
+		f, body := &s.Facts[i], ""
+		if s.Fact(f.Subject, f.Key) != f || strings.HasPrefix(f.Key, "guide.") { // rows of the guide are no facts to people
+			continue
+		}
+		if f.Value != nil {
+			body, _ = v.tree.Blocks.Body(*f.Value)
+		}
 		o.Facts = append(o.Facts, OutlineFact{Subject: f.Subject, Key: f.Key, At: f.At, Value: session.RawJSON(body)})
 	}
 	tools := map[string]*OutlineTool{}
@@ -185,24 +183,6 @@ func each[T, U any](list []T, f func(T) U) (out []U) {
 		out = append(out, f(e))
 	}
 	return out
-}
-
-// facts yields the facts of a session that count, except rows of the guide, with their values as far as they are there.
-func facts(t session.Tree) iter.Seq2[*session.Fact, string] {
-	return func(yield func(*session.Fact, string) bool) {
-		for i := range t.Facts {
-			f, body := &t.Facts[i], ""
-			if t.Fact(f.Subject, f.Key) != f || strings.HasPrefix(f.Key, "guide.") {
-				continue
-			}
-			if f.Value != nil {
-				body, _ = t.Blocks.Body(*f.Value)
-			}
-			if !yield(f, body) {
-				return
-			}
-		}
-	}
 }
 
 // run returns a run without its turns.

@@ -94,11 +94,13 @@ func TestTurnsOfPages(t *testing.T) {
 				t.Errorf("%s: %d calls, %d turns: %s", path, calls, v.Len(), diff)
 			}
 			all := v.Turns(0, v.Len()+1, 1<<20, time.Time{})
+			var turns []*session.Turn
+			for _, run := range tree.Runs {
+				turns = append(turns, run.Turns...)
+			}
 			for k := range all {
-				alone, page := v.Turn(k, 1<<20, time.Time{}), v.Turns(k, 1, 1<<20, time.Time{})
-				turns := tree.Runs[alone.Run-1].Turns
-				at := slices.IndexFunc(turns, func(x *session.Turn) bool { return v.Position(x) == k })
-				for j, q := range turns[at].Requests {
+				alone, page := v.Turn(turns[k], 1<<20, time.Time{}), v.Turns(k, 1, 1<<20, time.Time{})
+				for j, q := range turns[k].Requests {
 					r := &alone.Requests[j]
 					if exact := q.Payload(tree.Blocks).Exact; r.Exact == nil || *r.Exact != exact {
 						t.Errorf("%s turn %d request %d: exact is %v, want %v", path, k, j, r.Exact, exact)
@@ -112,7 +114,7 @@ func TestTurnsOfPages(t *testing.T) {
 					t.Errorf("%s turn %d in the outline: %s", path, k, diff)
 				}
 			}
-			if v.Turn(-1, 1, time.Time{}) != nil || v.Turn(len(all), 1, time.Time{}) != nil ||
+			if v.Turn(nil, 1, time.Time{}) != nil || v.Turn(&session.Turn{}, 1, time.Time{}) != nil ||
 				len(v.Turns(len(all), 10, 1, time.Time{})) != 0 || len(v.Turns(-5, 0, 1, time.Time{})) != 0 {
 				t.Errorf("%s: there are turns where none are", path)
 			}

@@ -209,7 +209,7 @@ func TestRulesInForce(t *testing.T) {
 		if !strings.Contains(got, want) || !strings.Contains(got, "decided not recorded") {
 			t.Errorf("turn %d: no %q in\n%s", i, want, got)
 		}
-		if got := v.Turn(i, 100, at(5000)); (got.RulesState == inspect.StateNotRecorded) != (i == 0) {
+		if got := v.Turn(run.Turns[i], 100, at(5000)); (got.RulesState == inspect.StateNotRecorded) != (i == 0) {
 			t.Errorf("turn %d: %+v, %q", i, got.Rules, got.RulesState)
 		}
 	}

@@ -36,10 +36,10 @@ func (v *View) Turns(from, count, text int, now time.Time) []*TurnView {
 	return out
 }
 
-// Turn returns the turn at a position of Outline.turns, nil where there is none, with at most text bytes of each body,
-// at a time.
-func (v *View) Turn(i, text int, now time.Time) *TurnView {
-	if i < 0 || i >= len(v.turns) {
+// Turn returns a turn of the tree with at most text bytes of each body, at a time; nil for a turn of another tree.
+func (v *View) Turn(t *session.Turn, text int, now time.Time) *TurnView {
+	i, ok := v.at[t]
+	if !ok {
 		return nil
 	}
 	m := v.docs(now)

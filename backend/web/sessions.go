@@ -62,7 +62,7 @@ func (h *Handler) show(q *query) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	run, turn, err := reader.Address{Session: t.key.ID, Run: q.part("run"), Turn: q.part("turn")}.Pick(t.Session)
+	run, turn, err := t.addr.Pick(t.Session)
 	if err != nil {
 		return nil, err
 	}
@@ -153,7 +153,7 @@ func (h *Handler) turn(q *query) (any, error) {
 	if err := q.fresh(v.key, v.stateAt(now)); err != nil {
 		return nil, err
 	}
-	return compact{v.Turn(v.Position(turn), maxText, now)}, nil
+	return compact{v.Turn(turn, maxText, now)}, nil
 }
 
 // target is the attempt of a turn that a path names.

@@ -265,7 +265,7 @@ func TestReplayKeys(t *testing.T) {
 		nowhere(t, errs)
 	}
 
-	f := &replayFlags{}
+	f := &requestFlags{}
 	t.Setenv("OPENAI_API_KEY", secret)
 	for address, want := range map[string]bool{
 		"http://127.0.0.1:1": true, "http://localhost:1": true, "http://[::1]:1": true, "https://api.example.com": true,

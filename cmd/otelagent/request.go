@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/otelagent/otelagent/backend/inspect"
 	"github.com/otelagent/otelagent/backend/message"
@@ -38,7 +37,10 @@ type requestFlags struct {
 	timeout           time.Duration
 	call, command     string
 	args              []string // of command
-	replayFlags
+
+	// Of a request that is asked again.
+	form, model, system, send, keyEnv string
+	to                                *url.URL // of send
 }
 
 func (a *app) requestCommand() *cobra.Command {
@@ -90,7 +92,13 @@ there, and exit 0.`,
 		"one line a message: where it came from, size, block, whether it is new")
 	flags.StringVar(&f.diff, "diff", "", "print what changed from the request `OTHER` of the session to this one")
 	flags.BoolVar(&f.check, "check", false, "print whether the turn can be asked again, and which inputs are missing")
-	f.replayFlags.add(flags)
+	flags.StringVar(&f.form, "as", "",
+		"print it as the body of `API`: anthropic, openai-chat, openai-responses or as-sent (default that of the provider)")
+	flags.StringVar(&f.model, "model", "", "ask the model `NAME` instead")
+	flags.StringVar(&f.system, "system", "", "replace the system prompt by the text of `FILE`; - is standard input")
+	flags.StringVar(&f.send, "send", "", "send the body to `URL`, a base address or the whole, and compare the answers")
+	flags.StringVar(&f.keyEnv, "key-env", "",
+		"environment `VARIABLE` that holds the key (default ANTHROPIC_API_KEY or OPENAI_API_KEY, by the API)")
 	flags.StringVar(&f.call, "tool", "", "show the tool call `CALL` of the turn: its id, or the name of its tool")
 	flags.StringVar(&f.command, "run", "",
 		"with --tool, run `COMMAND` with the input on standard input; its arguments follow --")
@@ -118,7 +126,21 @@ func (f *requestFlags) read(arg string, asJSON bool) (err error) {
 			"--output json goes with all but the first")
 	wrong.when(f.call == "" && f.command != "", "--run needs --tool")
 	wrong.when(f.command == "" && len(f.args) > 0, "arguments after -- need --run")
-	f.replayFlags.check(&wrong)
+	if _, err := replay.ParseAPI(f.form); f.form != "" && err != nil {
+		wrong.addf("--as %s: %v", f.form, err)
+	}
+	if f.send != "" {
+		u, err := url.Parse(f.send)
+		switch f.to = u; {
+		case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+			wrong.addf("--send: want an address as https://HOST, with or without a path")
+		case u.User != nil:
+			wrong.addf("--send: an address holds no key; --key-env names the environment variable that does")
+		case u.Fragment != "":
+			wrong.addf("--send: want an address without #")
+		}
+	}
+	wrong.when(f.send == "" && f.keyEnv != "", "--key-env needs --send")
 	wrong.when(f.timeout <= 0, "--timeout is not positive")
 	return wrong.err()
 }
@@ -218,42 +240,8 @@ func incomplete(r *inspect.Request) error {
 	return errors.New(strings.Join(lines, "\n"))
 }
 
-// replayFlags are the flags of request that ask a turn again.
-type replayFlags struct {
-	form, model, system, send, keyEnv string
-	to                                *url.URL // of send
-}
-
-func (f *replayFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.form, "as", "",
-		"print it as the body of `API`: anthropic, openai-chat, openai-responses or as-sent (default that of the provider)")
-	flags.StringVar(&f.model, "model", "", "ask the model `NAME` instead")
-	flags.StringVar(&f.system, "system", "", "replace the system prompt by the text of `FILE`; - is standard input")
-	flags.StringVar(&f.send, "send", "", "send the body to `URL`, a base address or the whole, and compare the answers")
-	flags.StringVar(&f.keyEnv, "key-env", "",
-		"environment `VARIABLE` that holds the key (default ANTHROPIC_API_KEY or OPENAI_API_KEY, by the API)")
-}
-
 // on reports whether a body is wanted.
-func (f *replayFlags) on() bool { return f.form+f.model+f.system+f.send != "" }
-
-func (f *replayFlags) check(wrong *wrongs) {
-	if _, err := replay.ParseAPI(f.form); f.form != "" && err != nil {
-		wrong.addf("--as %s: %v", f.form, err)
-	}
-	if f.send != "" {
-		u, err := url.Parse(f.send)
-		switch f.to = u; {
-		case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-			wrong.addf("--send: want an address as https://HOST, with or without a path")
-		case u.User != nil:
-			wrong.addf("--send: an address holds no key; --key-env names the environment variable that does")
-		case u.Fragment != "":
-			wrong.addf("--send: want an address without #")
-		}
-	}
-	wrong.when(f.send == "" && f.keyEnv != "", "--key-env needs --send")
-}
+func (f *requestFlags) on() bool { return f.form+f.model+f.system+f.send != "" }
 
 // replay prints whether a turn can be asked again, or prints its request as a body, or sends that.
 func (a *app) replay(ctx context.Context, f *requestFlags, t session.Tree, run *session.Run, turn *session.Turn,
@@ -313,7 +301,7 @@ type key string
 
 // keyFor returns the key for u and a text about it: the key that the variable of --key-env holds, else that of the API,
 // which does not go over plain http to another machine.
-func (f *replayFlags) keyFor(api message.API, u *url.URL) (k key, how string, err error) {
+func (f *requestFlags) keyFor(api message.API, u *url.URL) (k key, how string, err error) {
 	name := "OPENAI_API_KEY"
 	if api == message.Anthropic {
 		name = "ANTHROPIC_API_KEY"
