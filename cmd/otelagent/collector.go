@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -54,8 +55,6 @@ type collectorOptions struct {
 	// GRPC and HTTP are addresses to listen on, and Database is where sessions go, of the built-in configuration. A
 	// port 0 takes a free one.
 	GRPC, HTTP, Database string
-	// Password is that of the database, where it wants one.
-	Password string
 	// Tenant owns whatever comes; empty: whom its sender says.
 	Tenant string
 	// The bounds of retention; 0: everything is kept.
@@ -112,7 +111,7 @@ func builtinConfig(o collectorOptions) string {
 	}
 	_, file := dsn.File(o.Database)
 	return fmt.Sprintf(builtin, quote(o.GRPC), quote(o.HTTP), quote(map[string]any{
-		"storage": o.Database, "password": o.Password, "tenant": o.Tenant, "chat_tables": file,
+		"storage": o.Database, "password": os.Getenv(envPassword), "tenant": o.Tenant, "chat_tables": file,
 		"retention": map[string]any{"max_age": o.MaxAge.String(), "max_sessions": o.MaxSessions,
 			"max_size_mib": o.MaxSizeMiB},
 		"redaction": map[string]any{"enabled": o.Redact != "", "rules": o.Redact},

@@ -448,7 +448,7 @@ func (im *importer) read(ctx context.Context) error {
 			s := f.source(family)
 			s.live = im.o.follow && len(im.pump.families) < maxFollowed && time.Since(s.written) < quietTime &&
 				!slices.ContainsFunc(family.Files, func(f transcript.File) bool { return filepath.Ext(f.Path) != ".jsonl" })
-			err := im.pump.source(f.to, s, im.pump.eventsOf(s))
+			err := im.pump.source(f.to, s)
 			switch {
 			case ctx.Err() != nil || f.to.providers.Stats().Failed > 0:
 				return im.flush(f)

@@ -30,7 +30,6 @@ type pump struct {
 	to    atomic.Pointer[delivery]
 
 	decoders map[string]input.Decoder // by dialect: one reads all files of a recording; of transcripts by name
-	first    events                   // those of the first source, of which some were read ahead
 	families map[string]*family       // those that are being read, by name
 
 	mu       sync.Mutex // an interrupted pump may still run while it is summed up
@@ -75,11 +74,7 @@ func (p *pump) deliver(ctx context.Context) (err error) {
 		case p.shift != 0:
 			s.written = time.Now()
 		}
-		from := p.first
-		if p.first = nil; from == nil {
-			from = p.eventsOf(s)
-		}
-		if err := p.source(d, s, from); err != nil {
+		if err := p.source(d, s); err != nil {
 			return err
 		}
 	}
@@ -116,7 +111,8 @@ func (p *pump) agent() (name string) {
 		ev  event.Event
 		err error
 	}
-	next, stop := iter.Pull2(p.eventsOf(p.in.list[0]))
+	first := &p.in.list[0]
+	next, stop := iter.Pull2(p.eventsOf(*first))
 	var ahead []result
 	for more := true; more && len(ahead) < maxAhead; {
 		var r result
@@ -131,7 +127,7 @@ func (p *pump) agent() (name string) {
 			more = more && r.err != nil
 		}
 	}
-	p.first = func(yield func(event.Event, error) bool) {
+	first.ahead = func(yield func(event.Event, error) bool) {
 		defer stop()
 		for _, r := range ahead {
 			if !yield(r.ev, r.err) {
@@ -146,6 +142,9 @@ func (p *pump) agent() (name string) {
 
 // eventsOf returns the events of a source.
 func (p *pump) eventsOf(s source) events {
+	if s.ahead != nil {
+		return s.ahead
+	}
 	key := s.dialect.Name
 	if s.family != nil { // a decoder reads one
 		key = s.name
@@ -186,10 +185,10 @@ type family struct {
 }
 
 // source records the events of a source. A family has a recorder of its own, which a live one keeps.
-func (p *pump) source(d *delivery, s source, from events) error {
+func (p *pump) source(d *delivery, s source) error {
 	if s.family == nil {
 		d.rec.NextInput(s.written)
-		return p.record(d, d.rec, s, from)
+		return p.record(d, d.rec, s, p.eventsOf(s))
 	}
 	f := p.families[s.name]
 	if f == nil {
@@ -198,12 +197,12 @@ func (p *pump) source(d *delivery, s source, from events) error {
 		p.families[s.name] = f
 	}
 	f.last = time.Now()
-	err := p.record(d, f.rec, s, from)
+	err := p.record(d, f.rec, s, p.eventsOf(s))
 	if f.live && err == nil {
 		return nil
 	}
 	if p.end(s.name); errors.Is(err, transcript.ErrRewritten) {
-		return p.source(d, s, p.eventsOf(s))
+		return p.source(d, s)
 	}
 	return err
 }

@@ -158,7 +158,7 @@ func (r *recording) read(ctx context.Context, files []string, from string) error
 func (r *recording) readOTLP(ctx context.Context, files []string) ([]string, error) {
 	otlp, rest, err := openOTLP(files, r.open)
 	for _, f := range otlp {
-		var all keptOTLP
+		all := keptOTLP{rejected: map[string]int{}}
 		err := f.each(func(d document) error {
 			return cmp.Or(r.grow(d.size), all.put(ctx, r.store, d, otlprow.WithTenant(r.app.tenant)))
 		})
@@ -185,9 +185,6 @@ func (k *keptOTLP) put(ctx context.Context, st store.Store, d document, opts ...
 	for _, report := range []otlprow.Report{ofSpans, ofLogs} {
 		k.foreign += report.Foreign
 		for reason, n := range report.Rejected {
-			if k.rejected == nil {
-				k.rejected = map[string]int{}
-			}
 			k.rejected[reason] += n
 		}
 	}

@@ -46,7 +46,7 @@ func (a *app) sendOTLP(ctx context.Context, o *sendOptions) (bool, error) {
 	if err != nil {
 		return true, err
 	}
-	var all keptOTLP
+	all := keptOTLP{rejected: map[string]int{}}
 	put := func(d document) error { return all.put(ctx, t.store, d, otlprow.WithTenant(o.Tenant)) }
 	if t.store == nil {
 		put, err = t.forwarder(ctx, &all)

@@ -27,6 +27,7 @@ type source struct {
 	live     bool               // the family is read again when it has grown
 	records  io.Reader          // clark-agent's trajectories of these events, which have the times; nil without any
 	grows    *follower          // what r reads from, when it is followed
+	ahead    events             // all of them, where some were read already
 	written  time.Time          // when the file was last written, or a pipe opened
 }
 
@@ -92,7 +93,7 @@ func (o *sendOptions) open(a *app, quit <-chan struct{}) (_ *sources, err error)
 			return nil, fmt.Errorf("--follow is for a file of lines: %s is an SQLite file", name)
 		}
 		if o.Follow {
-			x.grows = &follower{f: f, name: name, quit: quit}
+			x.grows = &follower{f: f, quit: quit}
 			x.r = x.grows
 		}
 		s.list = append(s.list, x)
@@ -204,7 +205,6 @@ const pollTime = 200 * time.Millisecond
 // follower reads a file that grows, until quit is closed.
 type follower struct {
 	f    *os.File
-	name string
 	quit <-chan struct{}
 	read int64
 	last byte // that was read
@@ -224,7 +224,7 @@ func (w *follower) Read(p []byte) (int, error) {
 			return n, err
 		}
 		if info, err := w.f.Stat(); err == nil && info.Mode().IsRegular() && info.Size() < w.read {
-			return 0, fmt.Errorf("%s became shorter: it was written anew", w.name)
+			return 0, fmt.Errorf("%s became shorter: it was written anew", w.f.Name())
 		}
 		select {
 		case <-w.quit:

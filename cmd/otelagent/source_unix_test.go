@@ -31,7 +31,7 @@ func TestFollowNamedPipe(t *testing.T) {
 	f, err := os.Open(path)
 	must(t, err)
 	defer f.Close()
-	in := bufio.NewScanner(&follower{f: f, name: path, quit: t.Context().Done()})
+	in := bufio.NewScanner(&follower{f: f, quit: t.Context().Done()})
 	for range 2 {
 		if !in.Scan() || in.Text() != "line" {
 			t.Fatalf("%q, %v", in.Text(), in.Err())

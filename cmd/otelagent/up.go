@@ -179,7 +179,7 @@ func (a *app) up(ctx context.Context, f *upFlags) error {
 		if os.Getenv("GOMEMLIMIT") == "" {
 			debug.SetMemoryLimit(memoryGoal)
 		}
-		f.Database, f.Password, f.Log = at.dsn, os.Getenv(envPassword), a.stderr
+		f.Database, f.Log = at.dsn, a.stderr
 	}
 	var viewer errgroup.Group // it closes the database before the collector does, so that one file is left
 	if !f.readOnly {

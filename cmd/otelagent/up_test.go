@@ -163,8 +163,9 @@ var quiet = &app{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Di
 
 // The flags of up reach the configuration of the exporter.
 func TestBuiltinConfiguration(t *testing.T) {
+	t.Setenv(envPassword, `p"${env:HOME}$$`)
 	got := builtinConfig(collectorOptions{
-		GRPC: "127.0.0.1:0", HTTP: "127.0.0.1:0", Database: `sqlite:a "b" $c.db`, Password: `p"${env:HOME}$$`, Tenant: "acme",
+		GRPC: "127.0.0.1:0", HTTP: "127.0.0.1:0", Database: `sqlite:a "b" $c.db`, Tenant: "acme",
 		MaxAge: 30 * 24 * time.Hour, MaxSessions: 5, MaxSizeMiB: 10240, Redact: "rules.yaml",
 	})
 	const want = `  agent_session: {"chat_tables":true,"password":"p\"$${env:HOME}$$$$",` +
