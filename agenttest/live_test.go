@@ -108,7 +108,7 @@ func TestLiveTree(t *testing.T) {
 	call.Progress("lines", []byte(`{"lines":7}`), writer.Moment{})
 	const called = `, call live [{"cmd":"ls"}], progress 1`
 	state("busy", 3, called)
-	asking := call.Ask(ctx, writer.PermissionEvaluation{Action: spans.ActionAsk, Options: []byte(`["once"]`)})
+	asking := writer.Ask(ctx, call, writer.PermissionEvaluation{Action: spans.ActionAsk, Options: []byte(`["once"]`)})
 	state("waiting_on_approval", 3, called+`, permission live ask [["once"]]`)
 	asking.End(writer.PermissionEvaluation{Action: spans.ActionAllow, Outcome: "selected"})
 	state("busy", 3, called+`, permission observed allow [["once"]]`)

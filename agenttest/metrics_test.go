@@ -41,6 +41,12 @@ func at(seconds float64) writer.Moment {
 	return writer.Moment{Time: morning.Add(time.Duration(seconds * float64(time.Second)))}
 }
 
+// closed is an end that nobody reported.
+func closed(at writer.Moment) writer.Moment {
+	at.Closed = true
+	return at
+}
+
 // goLoop is a loop that has all there is to measure: two runs, one the other's sub-agent, retries, failures, refusals.
 func goLoop(ctx context.Context, tracer *writer.Tracer) {
 	ctx, run := tracer.StartRun(ctx, writer.RunInfo{SessionID: "s", ID: "r", Agent: "coder", Model: "opus",
@@ -84,7 +90,7 @@ func goLoop(ctx context.Context, tracer *writer.Tracer) {
 			Start: at(8), End: at(8)})
 		call.End(writer.ToolResult{End: at(8), Outcome: spans.OutcomeDenied})
 		_, call = turn.StartTool(ctx, writer.ToolCall{ID: "c4", Name: "bash", Type: "function", Start: at(8)})
-		call.Close(at(9))
+		call.End(writer.ToolResult{End: closed(at(9))})
 		_, compaction := turn.StartCompaction(ctx, writer.Compaction{Trigger: "context_full",
 			InputTokens: new(int64(90_000)), MessagesBefore: new(int64(40)), Start: at(9)})
 		compaction.End(writer.CompactionResult{OutputTokens: new(int64(8_000)), MessagesAfter: new(int64(3)), End: at(9)})
@@ -101,7 +107,7 @@ func goLoop(ctx context.Context, tracer *writer.Tracer) {
 	run.End(writer.RunResult{End: at(12)})
 	_, left := tracer.StartRun(context.Background(), writer.RunInfo{SessionID: "s", ID: "r3", Agent: "coder",
 		Start: at(12)})
-	left.Close(at(13))
+	left.End(writer.RunResult{End: closed(at(13))})
 	_, open := tracer.StartRun(context.Background(), writer.RunInfo{SessionID: "s", ID: "r4", Agent: "coder",
 		Start: at(14)})
 	_ = open // still active

@@ -95,9 +95,9 @@ func (t *Turn) StartTool(ctx context.Context, call ToolCall) (context.Context, *
 func (t *Turn) StartPermission(ctx context.Context, tool, call string) *Permission {
 	e := writer.PermissionEvaluation{Tool: tool, CallID: call, Action: spans.ActionAsk}
 	if _, turn, in := writer.InContext(ctx); in != nil && turn == (*writer.Turn)(t) {
-		return (*Permission)(in.Ask(ctx, e))
+		return (*Permission)(writer.Ask(ctx, in, e))
 	}
-	return (*Permission)((*writer.Turn)(t).Ask(ctx, e))
+	return (*Permission)(writer.Ask(ctx, (*writer.Turn)(t), e))
 }
 
 // AddMessage records a message that came in during the turn, other than the reply: a prompt, a steering message, or,

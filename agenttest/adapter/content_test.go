@@ -320,7 +320,7 @@ func TestRedactor(t *testing.T) {
 	_, turn := run.StartTurn(t.Context(), writer.TurnInfo{})
 	turn.AddInput(writer.Message{Raw: []byte(user("z")), Provenance: from})
 	turn.End(writer.TurnResult{})
-	run.Note("odd", []byte(`{"x":"SECRET"}`), writer.Moment{})
+	writer.Note(run, "odd", []byte(`{"x":"SECRET"}`), writer.Moment{})
 	writer.Decide(t.Context(), run, writer.PermissionEvaluation{
 		Tool: "bash", Pattern: "SECRET *", Action: spans.ActionDeny,
 	})
@@ -393,7 +393,7 @@ func TestSlowRedactorHoldsItsSessionOnly(t *testing.T) {
 		defer close(others)
 		for i := range 3 {
 			_, run := tracer.StartRun(context.Background(), writer.RunInfo{SessionID: fmt.Sprint(i)})
-			run.Note("x", []byte(`{"a":1}`), writer.Moment{})
+			writer.Note(run, "x", []byte(`{"a":1}`), writer.Moment{})
 			d.f(fmt.Sprint(i))
 			run.End(writer.RunResult{})
 		}
@@ -533,7 +533,7 @@ func TestHandleIsUsedWhileItEnds(t *testing.T) {
 	names := map[string]bool{}
 	processor := onEnd{sdktrace.NewSimpleSpanProcessor(tracetest.NewInMemoryExporter()), func(s sdktrace.ReadOnlySpan) {
 		names[cmp.Or(s.Name(), "?")] = true
-		turn.Note("late", nil, writer.Moment{})
+		writer.Note(turn, "late", nil, writer.Moment{})
 	}}
 	p := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(processor))
 	tracer := (*writer.Tracer)(otelagent.NewTracer(otelagent.WithTracerProvider(p), capturing,

@@ -222,13 +222,13 @@ func handles() []handleCase {
 					tool.End(writer.ToolResult{Outcome: spans.OutcomeDenied, End: at(3)})
 					turn.End(writer.TurnResult{End: at(4)})
 				default:
-					tool.Close(at(3))
+					tool.End(writer.ToolResult{End: closed(at(3))})
 					turn.End(writer.TurnResult{Failed: true, Cancelled: true, End: at(4)})
 				}
 				run.End(writer.RunResult{Status: status, Error: "secret", End: at(5)})
 			}
 			_, run := tracer.StartRun(ctx, session)
-			run.Close(at(6))
+			run.End(writer.RunResult{End: closed(at(6))})
 		}},
 		{"a group inside a tool call", nil, func(ctx context.Context, tracer *writer.Tracer, _ api.Tracer) {
 			ctx, run := tracer.StartRun(ctx, session)
@@ -238,7 +238,7 @@ func handles() []handleCase {
 			_, sub := tracer.StartRun(ctx, writer.RunInfo{ID: "sub", Start: at(4)})
 			sub.End(writer.RunResult{End: at(5)})
 			m.End(writer.RunResult{End: at(5)})
-			group.End(writer.GroupResult{End: at(6)})
+			group.EndGroup(writer.GroupResult{End: at(6)})
 			tool.End(writer.ToolResult{End: at(6)})
 			run.End(writer.RunResult{End: at(7)})
 		}},
@@ -254,9 +254,10 @@ func handles() []handleCase {
 				ctx, tn := r.StartTurn(ctx, writer.TurnInfo{Index: new(int64(3)), Model: "m", Start: at(1)})
 				_, bash := tn.StartTool(ctx, writer.ToolCall{ID: "call-1", Name: "bash", Start: at(2)})
 				writer.Decide(ctx, bash, writer.PermissionEvaluation{Action: spans.ActionDeny, Start: at(2), End: at(3)})
-				allowed := bash.Ask(ctx, writer.PermissionEvaluation{Action: spans.ActionAsk, Start: at(3)})
+				allowed := writer.Ask(ctx, bash, writer.PermissionEvaluation{Action: spans.ActionAsk, Start: at(3)})
 				allowed.End(writer.PermissionEvaluation{Action: spans.ActionAllow, End: at(4)})
-				bash.Ask(ctx, writer.PermissionEvaluation{Action: spans.ActionAsk, Start: at(4)}).Close(at(5))
+				writer.Ask(ctx, bash, writer.PermissionEvaluation{Action: spans.ActionAsk, Start: at(4)}).End(
+					writer.PermissionEvaluation{End: closed(at(5))})
 				bash.End(writer.ToolResult{End: at(5)})
 				_, nameless := tn.StartTool(ctx, writer.ToolCall{ID: "call-2", Start: at(6)})
 				nameless.End(writer.ToolResult{End: at(7)})
@@ -267,7 +268,7 @@ func handles() []handleCase {
 				tn.End(writer.TurnResult{End: at(10)})
 				r.End(writer.RunResult{End: at(10)})
 				_, g := tracer.StartGroup(context.Background(), writer.GroupInfo{SessionID: "s", Start: at(11)})
-				g.End(writer.GroupResult{End: at(12)})
+				g.EndGroup(writer.GroupResult{End: at(12)})
 			}},
 		{"what is no message has a view, redacted", redacted, summaries},
 		{"no views with digests", []otelagent.Option{otelagent.WithCapture(otelagent.CaptureDigests)}, summaries},
@@ -418,4 +419,10 @@ func summaries(ctx context.Context, tracer *writer.Tracer, _ api.Tracer) {
 	turn.End(writer.TurnResult{Failed: true, Error: "it \"broke\"", End: at(10), Output: &writer.Message{
 		Raw: []byte(`{"role":"assistant","content":"Sorry, it \"broke\"."}`)}})
 	run.End(writer.RunResult{End: at(11)})
+}
+
+// closed is an end that nobody reported.
+func closed(at writer.Moment) writer.Moment {
+	at.Closed = true
+	return at
 }

@@ -41,38 +41,38 @@ func TestNilDoesNothing(t *testing.T) {
 }
 
 // useEverything calls every method of every handle, each ending twice.
-func useEverything(ctx context.Context, run *writer.Run, group *writer.Group) {
+func useEverything(ctx context.Context, run *writer.Run, group *writer.Run) {
 	m := writer.Message{Raw: []byte(`{"role":"user"}`)}
 	ctx, turn := run.StartTurn(ctx, writer.TurnInfo{})
 	turn.Request(writer.Request{Messages: []writer.Message{m},
 		Parameters: writer.Parameters{System: []byte(`"s"`)}})
 	turn.Replied(writer.Moment{})
 	turn.AddInput(m)
-	turn.Note("n", []byte(`1`), writer.Moment{})
+	writer.Note(turn, "n", []byte(`1`), writer.Moment{})
 	tctx, tool := turn.StartTool(ctx, writer.ToolCall{ID: "c", Name: "t", Args: []byte(`{}`)})
 	tool.Progress("p", []byte(`2`), writer.Moment{})
-	tool.Note("n", nil, writer.Moment{})
+	writer.Note(tool, "n", nil, writer.Moment{})
 	writer.Decide(tctx, tool, writer.PermissionEvaluation{})
 	_, compacting := turn.StartCompaction(ctx, writer.Compaction{})
-	compacting.Note("n", nil, writer.Moment{})
+	writer.Note(compacting, "n", nil, writer.Moment{})
 	writer.Decide(ctx, turn, writer.PermissionEvaluation{})
 	_, outside := run.StartTool(ctx, writer.ToolCall{})
 	_, runCompacting := run.StartCompaction(ctx, writer.Compaction{})
 	writer.Decide(ctx, run, writer.PermissionEvaluation{})
-	run.Note("n", nil, writer.Moment{})
+	writer.Note(run, "n", nil, writer.Moment{})
 	run.AddMessage(m)
-	group.Note("n", nil, writer.Moment{})
+	writer.Note(group, "n", nil, writer.Moment{})
 	for range 2 {
 		compacting.End(writer.CompactionResult{Before: []writer.Message{m}})
-		runCompacting.Close(writer.Moment{})
+		runCompacting.End(writer.CompactionResult{End: writer.Moment{Closed: true}})
 		tool.End(writer.ToolResult{Result: []byte(`3`)})
-		outside.Close(writer.Moment{})
+		outside.End(writer.ToolResult{End: writer.Moment{Closed: true}})
 		turn.End(writer.TurnResult{Output: &m, Results: []writer.Message{m}})
-		turn.Close(writer.Moment{})
+		turn.End(writer.TurnResult{End: writer.Moment{Closed: true}})
 		run.End(writer.RunResult{Messages: []writer.Message{m}})
-		run.Close(writer.Moment{})
-		group.End(writer.GroupResult{})
-		group.Close(writer.Moment{})
+		run.End(writer.RunResult{End: writer.Moment{Closed: true}})
+		group.EndGroup(writer.GroupResult{})
+		group.EndGroup(writer.GroupResult{End: writer.Moment{Closed: true}})
 	}
 	// After the end everything still does nothing harmful.
 	turn.Request(writer.Request{})
@@ -132,7 +132,7 @@ func TestCallerMayOverwriteItsBuffers(t *testing.T) {
 		done()
 		turn.AddInput(writer.Message{Raw: buf(`{"in":1}`)})
 		done()
-		turn.Note("n", buf(`{"note":1}`), at(3))
+		writer.Note(turn, "n", buf(`{"note":1}`), at(3))
 		done()
 		_, tool := turn.StartTool(ctx, writer.ToolCall{ID: "c", Args: buf(`{"x":1}`), Start: at(4)})
 		done()
@@ -170,7 +170,7 @@ func TestConcurrentSafe(t *testing.T) {
 				writer.Decide(tctx, tool, writer.PermissionEvaluation{Action: spans.ActionAllow})
 				tool.Progress("p", m.Raw, writer.Moment{})
 				turn.AddInput(m)
-				turn.Note("n", m.Raw, writer.Moment{})
+				writer.Note(turn, "n", m.Raw, writer.Moment{})
 				run.AddMessage(m)
 				tool.End(writer.ToolResult{Result: m.Raw})
 				turn.Request(writer.Request{Messages: []writer.Message{m}, Attempt: i})

@@ -65,7 +65,7 @@ func TestNonsenseIsNotMeasured(t *testing.T) {
 				stated.Request(writer.Request{Attempt: 1 << 30})
 				stated.End(writer.TurnResult{End: writer.Moment{Time: start.Add(-time.Second)}})
 				_, half := run.StartTurn(ctx, writer.TurnInfo{})
-				half.Close(writer.Moment{Time: start})
+				half.End(writer.TurnResult{End: writer.Moment{Time: start, Closed: true}})
 				run.End(writer.RunResult{End: writer.Moment{Time: start}})
 			}, sdktrace.WithSampler(sampler))
 			for _, none := range []string{spans.MetricTurnDuration, spans.MetricAgentDuration, spans.MetricTurnRetries} {

@@ -86,7 +86,7 @@ func liveAgent(ctx context.Context, mode string) error {
 	case "ask": // killed while it waits for somebody
 		turn.Replied(writer.Moment{})
 		_, call := turn.StartTool(turnCtx, writer.ToolCall{ID: "c1", Name: "edit", Args: []byte(`{"path":"a.txt"}`)})
-		call.Ask(turnCtx, writer.PermissionEvaluation{Tool: "edit", CallID: "c1", Action: spans.ActionAsk})
+		writer.Ask(turnCtx, call, writer.PermissionEvaluation{Tool: "edit", CallID: "c1", Action: spans.ActionAsk})
 	case "input":
 		turn.AskUser()
 	case "retry":

@@ -55,7 +55,7 @@ func (c *clock) seen(t time.Time) {
 
 // end is the moment at which the tracer closes open spans: the last time seen of the run, never now.
 func (c *clock) end() Moment {
-	return Moment{Time: c.last, Source: spans.TimeSourceBound, Seq: c.seq}
+	return Moment{Time: c.last, Source: spans.TimeSourceBound, Seq: c.seq, Closed: true}
 }
 
 // replayed reports whether the event was read from a file and states no time.

@@ -120,7 +120,7 @@ func (r *Recorder) Record(ctx context.Context, ev Event) {
 		r.ended = append(r.ended, o.runName)
 	case *GroupStarted:
 		if len(r.groups) == maxOpenGroups {
-			r.groups[0].group.Close(r.groups[0].clock.end())
+			r.groups[0].group.EndGroup(GroupResult{End: r.groups[0].clock.end()})
 			r.groups = slices.Delete(r.groups, 0, 1)
 		}
 		info := ev.GroupInfo
@@ -138,7 +138,7 @@ func (r *Recorder) Record(ctx context.Context, ev Event) {
 		}
 		res := ev.GroupResult
 		res.End = stated(res.End, g.clock.at(&ev.Meta, time.Time{}))
-		g.group.End(res)
+		g.group.EndGroup(res)
 		r.groups = slices.DeleteFunc(r.groups, func(x *openGroup) bool { return x == g })
 	case *FactStated: // at their own times, else at that of the event, else when it arrived or after all that was seen
 		facts := slices.Clone(ev.Facts)
@@ -186,7 +186,7 @@ func (r *Recorder) Close(context.Context) {
 		o.close()
 	}
 	for _, g := range r.groups {
-		g.group.Close(g.clock.end())
+		g.group.EndGroup(GroupResult{End: g.clock.end()})
 	}
 	r.tracer, r.open, r.ended, r.groups = nil, nil, nil, nil
 }
@@ -335,7 +335,7 @@ func (r *Recorder) runOf(ctx context.Context, ev Event) (o *openRun, at Moment) 
 	}
 	for _, g := range slices.Backward(r.groups) {
 		if isOther && (m.Session == "" || m.Session == g.session) {
-			g.group.Note(other.Type, other.Body, g.clock.at(m, time.Time{}))
+			writer.Note(g.group, other.Type, other.Body, g.clock.at(m, time.Time{}))
 			return nil, at
 		}
 	}
@@ -400,7 +400,7 @@ type openGroup struct {
 	begun   bool // a member started
 	judged  bool // its judge started
 	ctx     context.Context
-	group   *writer.Group
+	group   *writer.Run
 	clock   clock
 }
 

@@ -175,13 +175,13 @@ func (o *openRun) take(ev Event, at Moment) {
 		writer.Decide(ctx, about, e)
 	case *PermissionAsked:
 		if len(o.asked) == maxOpenTools {
-			o.asked[0].asking.Close(o.clock.end())
+			o.asked[0].asking.End(PermissionEvaluation{End: o.clock.end()})
 			o.asked = slices.Delete(o.asked, 0, 1)
 		}
 		e := ev.PermissionEvaluation
 		e.Start, e.Action = stated(e.Start, at), cmp.Or(e.Action, spans.ActionAsk)
 		about, ctx := o.about(&e)
-		o.asked = append(o.asked, openAsk{e.CallID, e.Tool, about.Ask(ctx, e)})
+		o.asked = append(o.asked, openAsk{e.CallID, e.Tool, writer.Ask(ctx, about, e)})
 	case *UserAsked:
 		o.turn.AskUser()
 	case *UserAnswered:
@@ -208,7 +208,7 @@ func (o *openRun) openTurn() *writer.Turn {
 // endInTurn ends what is open in the turn because no end was reported, and the questions that nobody will answer.
 func (o *openRun) endInTurn() {
 	for _, q := range o.asked {
-		q.asking.Close(o.clock.end())
+		q.asking.End(PermissionEvaluation{End: o.clock.end()})
 	}
 	if o.asked = nil; o.turn != nil {
 		o.endWork()
@@ -218,7 +218,7 @@ func (o *openRun) endInTurn() {
 // closeTurn ends the open turn because no end was reported.
 func (o *openRun) closeTurn() {
 	o.endInTurn()
-	o.turn.Close(o.clock.end())
+	o.turn.End(TurnResult{End: o.clock.end()})
 	o.turn = nil
 }
 
@@ -253,7 +253,7 @@ func (o *openRun) closeTool(t *openTool) {
 	if t.ended != nil {
 		t.tool.End(*t.ended)
 	} else {
-		t.tool.Close(o.clock.end())
+		t.tool.End(ToolResult{End: o.clock.end()})
 	}
 	o.tools = slices.DeleteFunc(o.tools, func(x *openTool) bool { return x == t })
 }
@@ -273,18 +273,13 @@ func (o *openRun) startCompaction(c Compaction) *writer.Compacting {
 }
 
 func (o *openRun) endCompaction() {
-	o.compaction.Close(o.clock.end())
+	o.compaction.End(CompactionResult{End: o.clock.end()})
 	o.compaction = nil
-}
-
-// asker is a handle that a permission belongs to: a run, a turn, a tool call.
-type asker interface {
-	Ask(context.Context, PermissionEvaluation) *writer.Asking
 }
 
 // starter is a handle in which tool calls and compactions start: a run or a turn.
 type starter interface {
-	asker
+	writer.Handle
 	StartTool(context.Context, ToolCall) (context.Context, *writer.Tool)
 	StartCompaction(context.Context, Compaction) (context.Context, *writer.Compacting)
 }
@@ -298,7 +293,7 @@ func (o *openRun) inner() (starter, context.Context) {
 }
 
 // about returns the handle that a permission belongs to.
-func (o *openRun) about(e *PermissionEvaluation) (asker, context.Context) {
+func (o *openRun) about(e *PermissionEvaluation) (writer.Handle, context.Context) {
 	if t := o.running(e.CallID, e.Tool); t != nil && e.CallID != "" {
 		return t.tool, t.ctx
 	}
@@ -307,16 +302,14 @@ func (o *openRun) about(e *PermissionEvaluation) (asker, context.Context) {
 
 // note keeps an event on the innermost open span: the compaction, the only open tool call, the turn, the run.
 func (o *openRun) note(typ string, body []byte, at Moment) {
-	switch {
+	var in writer.Handle
+	switch in, _ = o.inner(); {
 	case o.compaction != nil:
-		o.compaction.Note(typ, body, at)
+		in = o.compaction
 	case len(o.tools) == 1 && o.tools[0].ended == nil:
-		o.tools[0].tool.Note(typ, body, at)
-	case o.turn != nil:
-		o.turn.Note(typ, body, at)
-	default:
-		o.run.Note(typ, body, at)
+		in = o.tools[0].tool
 	}
+	writer.Note(in, typ, body, at)
 }
 
 // endInside ends what is open of the run because no end was reported.
@@ -328,5 +321,5 @@ func (o *openRun) endInside() {
 // close ends the run and what is open of it because no end was reported.
 func (o *openRun) close() {
 	o.endInside()
-	o.run.Close(o.clock.end())
+	o.run.End(RunResult{End: o.clock.end()})
 }

@@ -15,7 +15,7 @@ type Compacting struct {
 	messagesBefore, inputTokens *int64
 }
 
-// node is as that of [Tool].
+// node is as that of [Handle].
 func (c *Compacting) node() *handle {
 	if c == nil {
 		return nil
@@ -55,16 +55,13 @@ func (h *handle) startCompaction(ctx context.Context, info *Compaction) (context
 	return &c.scope, c
 }
 
-// Note records an event of the compaction that has no field of its own; see [Run.Note].
-func (c *Compacting) Note(typ string, body []byte, at Moment) { c.node().note(typ, body, at) }
-
 // End ends the compaction, once; later calls do nothing.
 func (c *Compacting) End(res CompactionResult) {
 	if c == nil {
 		return
 	}
 	a := endAttrs(c.origin, 24)
-	if c.recording && !c.closed.Load() {
+	if c.recording && !res.End.Closed {
 		a.known(spans.CompactionMessagesBeforeKey, res.MessagesBefore)
 		a.known(spans.CompactionMessagesAfterKey, res.MessagesAfter)
 		a.known(spans.CompactionMessagesSummarizedKey, res.MessagesSummarized)
@@ -93,14 +90,7 @@ func (c *Compacting) End(res CompactionResult) {
 		}
 		c.mu.Unlock()
 	}
-	if _, measure := c.finish(res.End, &a, ""); measure && !c.closed.Load() {
+	if end, measure := c.finish(res.End, &a, ""); measure && !end.Closed {
 		c.measureEnd(&res)
-	}
-}
-
-// Close ends the compaction at the last time seen, because no end was reported. Later calls do nothing.
-func (c *Compacting) Close(at Moment) {
-	if c.node().closing() {
-		c.End(CompactionResult{End: at})
 	}
 }

@@ -103,7 +103,6 @@ type handle struct {
 
 	mu          sync.Mutex
 	ended       bool
-	closed      atomic.Bool // the end was reported by nobody
 	notes       int64
 	dropped     int64
 	content     content
@@ -225,16 +224,16 @@ func (h *handle) capturing() bool {
 	return h.sent && h.capture != spans.CaptureNone
 }
 
-// closing says that the end which comes next was reported by nobody. It returns whether there is something to end.
-func (h *handle) closing() bool {
-	if h != nil {
-		h.closed.Store(true)
-	}
-	return h != nil
+// Handle is what other spans can be started in: a *Run, *Turn, *Tool or *Compacting.
+type Handle interface {
+	// node returns the handle of what starts something, or is nil where nothing is to start.
+	node() *handle
 }
 
-// note adds an otelagent.event. Limits: 32 a span, the rest is counted; types are cut at 128 bytes.
-func (h *handle) note(typ string, body []byte, at Moment) {
+// Note records an event of in that has no field of its own: typ is the producer's name of it (at most 128 bytes), body
+// JSON (content), at when. Limit: 32 a span, the rest is counted.
+func Note(in Handle, typ string, body []byte, at Moment) {
+	h := in.node()
 	if h == nil || !h.recording {
 		return
 	}
@@ -349,7 +348,7 @@ func (h *handle) start() time.Time {
 func (h *handle) close(at Moment, a *attrs, failed spans.ErrorType) {
 	a.int(spans.EndSeqKey, h.next(at))
 	a.source(spans.EndTimeKey, at.Source)
-	if h.closed.Load() {
+	if at.Closed {
 		a.kv = append(a.kv, spans.KnownAsKey.String(string(spans.KnownClosed)))
 	}
 	for _, kind := range countedKinds {

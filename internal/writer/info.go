@@ -16,6 +16,10 @@ type Moment struct {
 	// Seq is the position of the event in its input (a line number), which orders spans of one run. Zero takes the
 	// next number of the run's own counter.
 	Seq int64
+	// Closed says of an end that nobody reported it: Time should be when something of the run was seen last. The span says
+	// so. What the result does not have it keeps from before; a run is aborted, a tool call has no outcome, and a
+	// permission evaluation no decision.
+	Closed bool
 }
 
 // RunInfo describes a run when it starts. The zero value is a run of which nothing is known; all fields are

@@ -85,7 +85,7 @@ func TestCopiesOfOpenSpans(t *testing.T) {
 	_, tool := turn.StartTool(ctx, writer.ToolCall{ID: "c"})
 	_, compaction := turn.StartCompaction(ctx, writer.Compaction{})
 	writer.Decide(ctx, turn, writer.PermissionEvaluation{Action: spans.ActionAllow}) // over as soon as it is reported
-	ask := run.Ask(ctx, writer.PermissionEvaluation{Action: spans.ActionAsk})
+	ask := writer.Ask(ctx, run, writer.PermissionEvaluation{Action: spans.ActionAsk})
 	_, group := tracer.StartGroup(t.Context(), writer.GroupInfo{SessionID: "s"})
 	if len(live.open) != 6 {
 		t.Fatalf("%d spans are open; want 6", len(live.open))
@@ -123,10 +123,10 @@ func TestCopiesOfOpenSpans(t *testing.T) {
 	}
 	tool.End(writer.ToolResult{})
 	compaction.End(writer.CompactionResult{})
-	ask.Close(writer.Moment{})
+	ask.End(writer.PermissionEvaluation{End: writer.Moment{Closed: true}})
 	turn.End(writer.TurnResult{})
 	run.End(writer.RunResult{})
-	group.End(writer.GroupResult{})
+	group.EndGroup(writer.GroupResult{})
 	turn.AskUser()
 	tool.Progress("p", nil, writer.Moment{})
 	if len(live.ended) != 6 {
@@ -219,8 +219,8 @@ func TestPartialOutputIsRedacted(t *testing.T) {
 	if _, bodies := said(t, live.open[1]); !slices.Equal(bodies, []string{want}) {
 		t.Errorf("the copy is %q, want %q", bodies, want)
 	}
-	turn.Close(writer.Moment{})
-	run.Close(writer.Moment{})
+	turn.End(writer.TurnResult{End: writer.Moment{Closed: true}})
+	run.End(writer.RunResult{End: writer.Moment{Closed: true}})
 	var bodies []string
 	for _, s := range rec.Ended() {
 		for _, e := range s.Events() {
@@ -259,8 +259,8 @@ func TestPartialOutputIsAskedFor(t *testing.T) {
 		if got, bodies := said(t, live.open[1]); bodies != nil || got["otelagent.partial"] != "" {
 			t.Errorf("%v %q", got, bodies)
 		}
-		turn.Close(writer.Moment{})
-		run.Close(writer.Moment{})
+		turn.End(writer.TurnResult{End: writer.Moment{Closed: true}})
+		run.End(writer.RunResult{End: writer.Moment{Closed: true}})
 		for _, s := range rec.Ended() {
 			if len(s.Events()) > 0 || bytes.Contains(fmt.Append(nil, s.Attributes()), []byte("Ahoy")) {
 				t.Errorf("%s: %v %v", s.Name(), s.Attributes(), s.Events())

@@ -22,7 +22,7 @@ const maxAttemptNumber = 1e6
 
 // sampleTime records how long h lasted, in seconds, where its start and end are known and in their order.
 func (h *handle) sampleTime(name string, end Moment) {
-	if h.closed.Load() || h.vague || end.Source == spans.TimeSourceBound {
+	if end.Closed || h.vague || end.Source == spans.TimeSourceBound {
 		return
 	}
 	if d := end.Time.Sub(h.since); d >= 0 {

@@ -41,48 +41,35 @@ type Asking struct {
 	offered bool
 }
 
-// Ask records an evaluation of the turn. It may name a tool call that never started because of it. With the action ask,
+// Decide records a decision that is made already; see [Ask]. Without a time it lasts from now until now.
+func Decide(ctx context.Context, about Handle, p PermissionEvaluation) { Ask(ctx, about, p).End(p) }
+
+// Ask records an evaluation of a turn, of a tool call, or of a run, where it belongs to no turn. Of a tool call, empty
+// Tool and CallID are its own; of a turn, it may name a call that never started because of it. With the action ask,
 // somebody was asked; the span has what p has by then. With another action p is the decision. The caller ends it.
-func (t *Turn) Ask(ctx context.Context, p PermissionEvaluation) *Asking { return t.node().ask(ctx, &p) }
-
-// Ask records an evaluation of what belongs to no turn, such as the run's input; see [Turn.Ask].
-func (r *Run) Ask(ctx context.Context, p PermissionEvaluation) *Asking { return r.node().ask(ctx, &p) }
-
-// Ask records an evaluation of the call. Empty Tool and CallID are those of the call.
-func (t *Tool) Ask(ctx context.Context, p PermissionEvaluation) *Asking {
-	if t != nil {
-		p.CallID, p.Tool = cmp.Or(p.CallID, t.callID), cmp.Or(p.Tool, t.name)
-	}
-	return t.node().ask(ctx, &p)
-}
-
-// Decide records a decision about a run, a turn or a tool call that is made already. Without a time it lasts from now
-// until now.
-func Decide(ctx context.Context, about interface {
-	Ask(context.Context, PermissionEvaluation) *Asking
-}, p PermissionEvaluation) {
-	about.Ask(ctx, p).End(p)
-}
-
-func (h *handle) ask(ctx context.Context, e *PermissionEvaluation) *Asking {
+func Ask(ctx context.Context, about Handle, p PermissionEvaluation) *Asking {
+	h := about.node()
 	if h == nil {
 		return nil
 	}
-	q := &Asking{asked: *e, offered: e.Options != nil}
+	if t := h.scope.tool; t.node() == h {
+		p.CallID, p.Tool = cmp.Or(p.CallID, t.callID), cmp.Or(p.Tool, t.name)
+	}
+	q := &Asking{asked: p, offered: p.Options != nil}
 	q.asked.Options = nil
 	a := h.attrs()
-	a.detail = e.detail()
-	a.name(spans.ToolNameKey, e.Tool)
-	a.id(spans.ToolCallIDKey, e.CallID)
-	a.permission(e)
-	call := cleanID(e.CallID)
+	a.detail = p.detail()
+	a.name(spans.ToolNameKey, p.Tool)
+	a.id(spans.ToolCallIDKey, p.CallID)
+	a.permission(&p)
+	call := cleanID(p.CallID)
 	n := h.ordinal(&h.place.permissions, call, a)
-	h.child(ctx, &q.handle, &kindPermission, e.Start, a, seed{call: call, ordinal: n, at: h.place.id.at})
+	h.child(ctx, &q.handle, &kindPermission, p.Start, a, seed{call: call, ordinal: n, at: h.place.id.at})
 	if q.capturing() {
-		q.content.addBody(q.origin, spans.ListOptions, e.Options)
+		q.content.addBody(q.origin, spans.ListOptions, p.Options)
 	}
-	if e.Action == spans.ActionAsk {
-		q.sendEarly(spans.ListOptions, e.Start)
+	if p.Action == spans.ActionAsk {
+		q.sendEarly(spans.ListOptions, p.Start)
 		q.changed(0)
 	} else {
 		q.live = false // it is decided
@@ -99,7 +86,7 @@ func (q *Asking) End(p PermissionEvaluation) {
 	}
 	a := endAttrs(q.origin, 14)
 	p.Tool, p.CallID, p.Start = q.asked.Tool, q.asked.CallID, q.asked.Start
-	if q.asked.Action == spans.ActionAsk && !q.closed.Load() {
+	if q.asked.Action == spans.ActionAsk && !p.End.Closed {
 		if p.Wait == 0 && measured(p.Start) && measured(p.End) {
 			p.Wait = max(p.End.Time.Sub(p.Start.Time), 0)
 		}
@@ -109,7 +96,7 @@ func (q *Asking) End(p PermissionEvaluation) {
 			q.offer(p.Options)
 		}
 	}
-	if _, measure := q.finish(p.End, &a, ""); measure && !q.closed.Load() {
+	if end, measure := q.finish(p.End, &a, ""); measure && !end.Closed {
 		decision := []attribute.KeyValue{spans.PermissionActionKey.String(string(p.Action)),
 			spans.PermissionSourceKeyKey.String(string(p.Source))}
 		q.sample(spans.MetricPermissionEvaluations, 1, decision...)
@@ -126,12 +113,5 @@ func (q *Asking) offer(options []byte) {
 	defer q.mu.Unlock()
 	if !q.ended {
 		q.content.addBody(q.origin, spans.ListOptions, options)
-	}
-}
-
-// Close ends the question at the last time seen, because no answer was reported. Later calls do nothing.
-func (q *Asking) Close(at Moment) {
-	if q != nil && q.closing() {
-		q.End(PermissionEvaluation{End: at})
 	}
 }

@@ -129,7 +129,7 @@ func (t *Tracer) startRun(ctx context.Context, info *RunInfo, group *GroupInfo) 
 	return &r.scope, r
 }
 
-// node is as that of [Tool].
+// node is as that of [Handle].
 func (r *Run) node() *handle {
 	if r == nil || r.off {
 		return nil
@@ -291,10 +291,6 @@ func (h *handle) addMessage(list string, m *Message) {
 	h.changed(0)
 }
 
-// Note records an event of the run that has no field of its own: typ is the producer's name of it (at most 128 bytes),
-// body JSON (content), at when. Limit: 32 a span, the rest is counted.
-func (r *Run) Note(typ string, body []byte, at Moment) { r.node().note(typ, body, at) }
-
 // maxSourceDefects bounds what a run keeps of them.
 const maxSourceDefects = 64
 
@@ -316,25 +312,16 @@ func (r *Run) Defect(code spans.DefectCode, detail string) {
 	}
 }
 
-// Close ends the run because no end was reported: its status is aborted, and the span says that the tracer closed it.
-// at should be the last time that an event of the run was seen. Later calls do nothing.
-func (r *Run) Close(at Moment) {
-	if r != nil && r.closing() {
-		r.End(RunResult{End: at})
-	}
-}
-
 // End ends the run, once; later calls do nothing.
-func (r *Run) End(res RunResult) {
-	if r != nil {
-		r.end(&res, nil)
-	}
-}
+func (r *Run) End(res RunResult) { r.end(&res, nil) }
 
 // end ends a run, or the group whose result is group.
 func (r *Run) end(res *RunResult, group *GroupResult) {
+	if r == nil {
+		return
+	}
 	a := endAttrs(r.origin, 28)
-	if r.closed.Load() {
+	if res.End.Closed {
 		res.Status = spans.RunStatusAborted
 	}
 	status, failed := res.status()

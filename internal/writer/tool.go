@@ -16,7 +16,7 @@ type Tool struct {
 	progress int64 // guarded by handle.mu
 }
 
-// node returns the handle of what starts something, or is nil where nothing is to start.
+// node is as that of [Handle].
 func (t *Tool) node() *handle {
 	if t == nil {
 		return nil
@@ -72,17 +72,7 @@ func (t *Tool) Progress(typ string, body []byte, at Moment) {
 	t.mu.Lock()
 	t.progress++
 	t.mu.Unlock()
-	t.note(typ, body, at)
-}
-
-// Note records an event of the call that is no progress of it; see [Run.Note].
-func (t *Tool) Note(typ string, body []byte, at Moment) { t.node().note(typ, body, at) }
-
-// Close ends the call at the last time seen, because no end was reported: it has no outcome. Later calls do nothing.
-func (t *Tool) Close(at Moment) {
-	if t.node().closing() {
-		t.End(ToolResult{End: at})
-	}
+	Note(t, typ, body, at)
 }
 
 // End ends the call, once; later calls do nothing.
@@ -90,7 +80,7 @@ func (t *Tool) End(res ToolResult) {
 	if t == nil {
 		return
 	}
-	if !t.closed.Load() {
+	if !res.End.Closed {
 		res.Outcome = cmp.Or(res.Outcome, spans.OutcomeOK)
 	}
 	a := endAttrs(t.origin, 8)

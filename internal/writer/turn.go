@@ -59,7 +59,7 @@ func (r *Run) StartTurn(ctx context.Context, info TurnInfo) (context.Context, *T
 	return &t.scope, t
 }
 
-// node is as that of [Tool].
+// node is as that of [Handle].
 func (t *Turn) node() *handle {
 	if t == nil {
 		return nil
@@ -223,7 +223,7 @@ func (t *Turn) discardLocked(d DiscardedAttempt) {
 	}
 	t.mu.Unlock()
 	if t.recording {
-		t.note(noteDiscarded, d.body(), d.At)
+		Note(t, noteDiscarded, d.body(), d.At)
 		t.changed(0)
 	}
 }
@@ -270,9 +270,6 @@ func (t *Turn) AddInput(m Message) { t.node().addMessage(spans.ListInput, &m) }
 // Limits are those of AddInput.
 func (t *Turn) AddResult(m Message) { t.node().addMessage(spans.ListResults, &m) }
 
-// Note records an event of the turn that has no field of its own; see [Run.Note].
-func (t *Turn) Note(typ string, body []byte, at Moment) { t.node().note(typ, body, at) }
-
 // Tried returns how many attempts the turn has, how many of them were discarded, and whether the last has a reply.
 func (t *Turn) Tried() (attempts, discarded int, replied bool) {
 	if t == nil {
@@ -281,14 +278,6 @@ func (t *Turn) Tried() (attempts, discarded int, replied bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return int(t.attempts), int(t.discarded), t.answered
-}
-
-// Close ends the turn at the last time seen, because no end was reported: with the reply, where there was one. Later
-// calls do nothing.
-func (t *Turn) Close(at Moment) {
-	if t.node().closing() {
-		t.End(TurnResult{End: at})
-	}
 }
 
 // End ends the turn, once; later calls do nothing.
@@ -300,7 +289,7 @@ func (t *Turn) End(res TurnResult) {
 	a := endAttrs(t.origin, 27)
 	var failed spans.ErrorType
 	switch {
-	case t.closed.Load():
+	case res.End.Closed:
 		res.Error = ""
 	case !res.Failed:
 	case res.Cancelled:

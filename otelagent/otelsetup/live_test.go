@@ -121,7 +121,7 @@ func TestLiveSendsAtOnceOnChangeAndEveryHeartbeat(t *testing.T) {
 		wait(250 * time.Millisecond)
 		ctx, call := turn.StartTool(ctx, writer.ToolCall{ID: "c"})
 		wait(0)
-		asking := call.Ask(ctx, writer.PermissionEvaluation{Action: spans.ActionAsk})
+		asking := writer.Ask(ctx, call, writer.PermissionEvaluation{Action: spans.ActionAsk})
 		wait(300 * time.Millisecond)
 		call.Progress("half", nil, writer.Moment{})
 		wait(0)

@@ -310,7 +310,7 @@ func TestLargeBodiesStayWhole(t *testing.T) {
 		otelagent.WithCapture(otelagent.CaptureContent)))
 	_, run := tracer.StartRun(t.Context(), writer.RunInfo{SessionID: "s", Metadata: []byte(strings.Repeat("m", 5000))})
 	for range 10 {
-		run.Note("n", nil, writer.Moment{})
+		writer.Note(run, "n", nil, writer.Moment{})
 	}
 	run.End(writer.RunResult{})
 	if err := p.Shutdown(t.Context()); err != nil {

@@ -206,6 +206,11 @@ func closeAll(list []*conversation) {
 // bound is a time that is only bounded by what was seen.
 func bound(at time.Time) writer.Moment { return writer.Moment{Time: at, Source: spans.TimeSourceBound} }
 
+// unreported is the end of what the loop did not end.
+func unreported(at time.Time) writer.Moment {
+	return writer.Moment{Time: at, Source: spans.TimeSourceBound, Closed: true}
+}
+
 // ask records a request of the conversation. in is the run that the program says it is in, from the conversation that a
 // new one goes on with.
 func (c *conversation) ask(e *exchange, q *request, in *writer.Run, from *conversation, again bool) {
@@ -385,7 +390,7 @@ func (c *conversation) replied(e *exchange, res *writer.TurnResult, again bool) 
 func (c *conversation) endCalls() {
 	for _, x := range c.calls {
 		c.start(x)
-		x.tool.Close(bound(c.seen))
+		x.tool.End(writer.ToolResult{End: unreported(c.seen)})
 	}
 	c.calls = nil
 }
@@ -401,14 +406,14 @@ func (c *conversation) close() {
 	if c.failure.Failed {
 		c.turn.End(writer.TurnResult{End: writer.Moment{Time: c.seen}})
 	} else {
-		c.turn.Close(end)
+		c.turn.End(writer.TurnResult{End: unreported(c.seen)})
 	}
 	switch {
 	case !c.own:
 	case c.failure.Failed:
 		c.run.End(res)
 	default:
-		c.run.Close(end)
+		c.run.End(writer.RunResult{End: unreported(c.seen)})
 	}
 	c.run, c.turn, c.ctx, c.failure = nil, nil, nil, writer.TurnResult{}
 }

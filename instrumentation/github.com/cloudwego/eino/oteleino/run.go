@@ -166,7 +166,7 @@ func (r *run) end(err error) {
 		err = nil
 	}
 	for _, c := range r.tools {
-		(*writer.Tool)(c.Tool).Close(writer.Moment{})
+		(*writer.Tool)(c.Tool).End(writer.ToolResult{End: writer.Moment{Closed: true}})
 	}
 	r.tools = nil
 	for _, t := range slices.Clone(r.open) {

@@ -223,7 +223,7 @@ func (t *tracker) endTool(ctx agent.Context, res otelagent.ToolResult) bool {
 
 // decide records an evaluation of the call that took no time here.
 func (c *call) decide(e writer.PermissionEvaluation) {
-	(*writer.Tool)(c.Tool).Ask(c.ctx, e).End(e)
+	writer.Decide(c.ctx, (*writer.Tool)(c.Tool), e)
 }
 
 // placeOf is where an agent works.

@@ -284,7 +284,7 @@ func (r *run) result(err error) (res otelagent.RunResult) {
 func (r *run) end(i *invocation, res otelagent.RunResult) {
 	for key, c := range i.calls {
 		if c.run == r {
-			(*writer.Tool)(c.Tool).Close(writer.Moment{})
+			(*writer.Tool)(c.Tool).End(writer.ToolResult{End: writer.Moment{Closed: true}})
 			delete(i.calls, key)
 		}
 	}

@@ -206,7 +206,8 @@ func (s *session) close(a *agent, at time.Time, res otelagent.RunResult) {
 	}
 	for id, c := range s.calls {
 		if c.agent == a {
-			(*writer.Tool)(c.tool).Close(writer.Moment{Time: at, Source: spans.TimeSourceBound}) // its end is not known
+			(*writer.Tool)(c.tool).End(writer.ToolResult{
+				End: writer.Moment{Time: at, Source: spans.TimeSourceBound, Closed: true}})
 			delete(s.calls, id)
 		}
 	}
