@@ -98,12 +98,12 @@ func TestLiveTree(t *testing.T) {
 	turn.AskUser()
 	state("waiting_on_user_input", 2, partial)
 	turn.UserAnswered()
-	turn.Replied(writer.Moment{}) // a status after this is none of waiting for the model
+	turn.Reply(writer.TurnResult{}) // a status after this is none of waiting for the model
 	state("busy", 2, partial)
 	turn.Discard(writer.DiscardedAttempt{Attempt: 1, Reason: "empty"})
 	turn.Request(writer.Request{Payload: payload, Attempt: 2})
 	state("retrying", 3, "")
-	turn.Replied(writer.Moment{})
+	turn.Reply(writer.TurnResult{})
 	ctx, call := turn.StartTool(ctx, writer.ToolCall{ID: "c1", Name: "bash", Args: []byte(`{"cmd":"ls"}`)})
 	call.Progress("lines", []byte(`{"lines":7}`), writer.Moment{})
 	const called = `, call live [{"cmd":"ls"}], progress 1`

@@ -59,7 +59,7 @@ func goLoop(ctx context.Context, tracer *writer.Tracer) {
 		turn.Discard(writer.DiscardedAttempt{At: at(1), Usage: &writer.Usage{Input: 7, Output: 7}})
 		turn.Request(writer.Request{At: at(1), Attempt: 1, Payload: request})
 		turn.Request(writer.Request{At: at(1), Attempt: 20, Payload: request}) // beyond what is kept
-		turn.Replied(at(4))
+		turn.Reply(writer.TurnResult{End: at(4)})
 		toolCtx, call := turn.StartTool(ctx, writer.ToolCall{ID: "c1", Name: "bash", Type: "function",
 			Args: []byte(`{"command":"ls"}`), Start: at(4)})
 		writer.Decide(toolCtx, call, writer.PermissionEvaluation{Action: spans.ActionAllow, Source: "hook",

@@ -46,7 +46,7 @@ func useEverything(ctx context.Context, run *writer.Run, group *writer.Run) {
 	ctx, turn := run.StartTurn(ctx, writer.TurnInfo{})
 	turn.Request(writer.Request{Messages: []writer.Message{m},
 		Parameters: writer.Parameters{System: []byte(`"s"`)}})
-	turn.Replied(writer.Moment{})
+	turn.Reply(writer.TurnResult{})
 	turn.AddInput(m)
 	writer.Note(turn, "n", []byte(`1`), writer.Moment{})
 	tctx, tool := turn.StartTool(ctx, writer.ToolCall{ID: "c", Name: "t", Args: []byte(`{}`)})

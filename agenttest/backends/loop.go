@@ -80,7 +80,7 @@ func (l *loop) first(ctx context.Context, run *writer.Run) {
 	turn.AddInput(l.messages[0])
 	l.ask(turn, 0)
 	l.ask(turn, 1)
-	turn.Replied(l.at(2 * time.Second))
+	turn.Reply(writer.TurnResult{End: l.at(2 * time.Second)})
 	reply := writer.Message{Role: "assistant", Raw: []byte(`{"role":"assistant","content":[` +
 		`{"type":"thinking","thinking":"First the tides."},{"type":"text","text":"I look at the tides."},` +
 		`{"type":"tool_use","id":"call-1","name":"tides","input":{"day":"2026-11-02"}}]}`)}
@@ -114,7 +114,7 @@ func (l *loop) second(ctx context.Context, run *writer.Run) {
 		MessagesAfter: new(int64(2)), InputTokens: new(int64(9000)), OutputTokens: new(int64(400)),
 		MessagesSummarized: new(int64(2)), Summary: quote("The user asks which ships may leave.")})
 	l.ask(turn, 0)
-	turn.Replied(l.at(time.Second))
+	turn.Reply(writer.TurnResult{End: l.at(time.Second)})
 	reply := writer.Message{Role: "assistant", Raw: []byte(`{"role":"assistant","content":[` +
 		`{"type":"tool_use","id":"call-2","name":"log_book","input":{"entry":"all leave"}},` +
 		`{"type":"tool_use","id":"call-3","name":"radio","input":{"channel":16}},` +
@@ -155,7 +155,7 @@ func (l *loop) pilot(ctx context.Context, call *writer.Tool) {
 	turn.AddInput(asked)
 	turn.Request(writer.Request{At: l.at(time.Millisecond), Parameters: writer.Parameters{Model: "claude-haiku-4-6"},
 		Messages: []writer.Message{asked}})
-	turn.Replied(l.at(500 * time.Millisecond))
+	turn.Reply(writer.TurnResult{End: l.at(500 * time.Millisecond)})
 	turn.End(writer.TurnResult{End: l.at(time.Millisecond), Model: "claude-haiku-4-6", StopReason: "end_turn",
 		Output: &writer.Message{Role: "assistant",
 			Raw: []byte(`{"role":"assistant","content":"The Petrel has no papers."}`)},
@@ -170,7 +170,7 @@ func (l *loop) third(ctx context.Context, run *writer.Run) {
 	_, turn := run.StartTurn(ctx, writer.TurnInfo{Index: new(int64(2)), Trigger: spans.TriggerContinuation,
 		Start: l.at(time.Millisecond)})
 	l.ask(turn, 0)
-	turn.Replied(l.at(time.Second))
+	turn.Reply(writer.TurnResult{End: l.at(time.Second)})
 	reply := l.say("assistant", LoopAnswer)
 	turn.End(writer.TurnResult{End: l.at(time.Millisecond), Model: "claude-opus-4-6-20260801", StopReason: "end_turn",
 		Output: &reply,

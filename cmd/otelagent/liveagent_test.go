@@ -84,7 +84,7 @@ func liveAgent(ctx context.Context, mode string) error {
 		_, call := turn.StartTool(turnCtx, writer.ToolCall{ID: "c1", Name: "edit", Args: []byte(`{"path":"a.txt"}`)})
 		call.Progress("progress", []byte(`"half of it"`), writer.Moment{})
 	case "ask": // killed while it waits for somebody
-		turn.Replied(writer.Moment{})
+		turn.Reply(writer.TurnResult{})
 		_, call := turn.StartTool(turnCtx, writer.ToolCall{ID: "c1", Name: "edit", Args: []byte(`{"path":"a.txt"}`)})
 		writer.Ask(turnCtx, call, writer.PermissionEvaluation{Tool: "edit", CallID: "c1", Action: spans.ActionAsk})
 	case "input":

@@ -81,10 +81,9 @@ func (c *Compacting) End(res CompactionResult) {
 		a.name(spans.CompactionCategoryKey, res.Category)
 		a.id(spans.CompactionTargetKey, res.Target)
 		a.text(spans.CompactionReasonKey, res.Reason)
-		c.compactionView(&res, &a)
 		c.mu.Lock()
 		if !c.ended && c.capturing() {
-			c.content.addBody(c.origin, spans.ListSummary, res.Summary)
+			c.compactionView(&res, c.content.addBody(c.origin, spans.ListSummary, res.Summary), &a)
 			c.content.setMessages(c.origin, spans.ListBefore, res.Before)
 			c.content.setMessages(c.origin, spans.ListAfter, res.After)
 		}

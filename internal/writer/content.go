@@ -139,25 +139,28 @@ func (c *content) drop(name string, attempt int) bool {
 	return len(c.lists) < before
 }
 
-// setMessages makes messages the list, nothing when that is nil; it is there afterwards even when there are none.
-func (c *content) setMessages(o *origin, name string, messages []Message) {
+// setMessages makes messages the list, nothing when that is nil; it is there afterwards even when there are none. It
+// returns what may be sent of the last.
+func (c *content) setMessages(o *origin, name string, messages []Message) (text []byte) {
 	if messages == nil {
-		return
+		return nil
 	}
 	c.drop(name, 0)
 	c.list(name)
 	m := o.tracer.sessions.open(o)
 	defer m.close()
 	for i := range messages {
-		c.addMessage(m, o, name, &messages[i])
+		text = c.addMessage(m, o, name, &messages[i])
 	}
+	return text
 }
 
-// addMessage appends a message to a list.
-func (c *content) addMessage(m *memory, o *origin, name string, msg *Message) {
-	text := c.redact(o, pieceOf(msg))
+// addMessage appends a message to a list. It returns what may be sent of it.
+func (c *content) addMessage(m *memory, o *origin, name string, msg *Message) (text []byte) {
+	text = c.redact(o, pieceOf(msg))
 	it := spans.Item{Block: c.block(m, o, string(text)), Provenance: c.provenance(o, &msg.Provenance)}
 	c.list(name).Add(it)
+	return text
 }
 
 // provenance returns what may be sent of p. What has no short form a producer wrote: it is content. Limit: 1 KiB;

@@ -1,7 +1,6 @@
 package writer
 
 import (
-	"bytes"
 	"math"
 	"slices"
 	"strconv"
@@ -34,26 +33,16 @@ type OpenSpan handle
 // Span returns the open span, as the provider of the Tracer made it.
 func (s *OpenSpan) Span() trace.Span { return s.span }
 
-// WhileOpen calls read, during which the span does not end. It returns false, and does not call read, once the span
-// has ended or is about to. Read must not call methods of s, and must copy what the span returns: the SDK changes that
-// memory when the span ends.
-func (s *OpenSpan) WhileOpen(read func()) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.ended {
-		read()
-	}
-	return !s.ended
-}
-
 // maxLiveItems bounds a list on a copy: it is sent again and again. One that is longer waits for the end of its span.
 const maxLiveItems = 256
 
 // Copy returns what a copy of the span has in addition to what the span itself has: attributes, which count before
 // those of the span with the same key, and the attributes of an event spans.EventBlocks at the time of the copy, where
-// there are any. It returns false when the span has ended. Content that refers to nothing yet sent is sent before it,
-// on a session.payload span. Live.Changed and Live.Ended must not call it.
-func (s *OpenSpan) Copy() (attributes, blocks []attribute.KeyValue, ok bool) {
+// there are any. It calls read, during which the span does not end: read must not call methods of s, and must copy what
+// the span returns, since the SDK changes that memory when the span ends. Copy returns false, and does not call read,
+// when the span has ended. Content that refers to nothing yet sent is sent before it, on a session.payload span.
+// Live.Changed and Live.Ended must not call it.
+func (s *OpenSpan) Copy(read func()) (attributes, blocks []attribute.KeyValue, ok bool) {
 	h := (*handle)(s)
 	h.mu.Lock()
 	if h.ended {
@@ -74,6 +63,7 @@ func (s *OpenSpan) Copy() (attributes, blocks []attribute.KeyValue, ok bool) {
 		a.count(spans.ToolProgressCountKey, t.progress)
 	}
 	growing := h.content.growing(replied)
+	read()
 	h.mu.Unlock()
 
 	h.sendEarly("", Moment{Time: h.start()}) // on the clock of the run, which need not be that of this process
@@ -173,43 +163,5 @@ func (t *Turn) liveState(a *attrs) {
 	}
 	if t.questions > 0 {
 		a.kv = append(a.kv, spans.WaitingForKey.String(string(spans.WaitingUserInput)))
-	}
-}
-
-// answer keeps the reply for live copies and for the end of the turn.
-func (t *Turn) answer(res TurnResult) {
-	res.Usage, res.Cost, res.Results = clone(res.Usage), clone(res.Cost), nil
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.ended {
-		return
-	}
-	t.unanswer()
-	t.reply = &res
-	if res.Output == nil || !t.recording || !t.capturing() {
-		res.Output = nil
-		return
-	}
-	t.partial = nil
-	res.Output = clone(res.Output)
-	res.Output.Raw = bytes.Clone(res.Output.Raw)
-	if t.live {
-		t.content.setMessages(t.origin, spans.ListOutput, []Message{*res.Output})
-	}
-}
-
-// clone returns a pointer to a copy of what p points to; nil for nil.
-func clone[T any](p *T) *T {
-	if p == nil {
-		return nil
-	}
-	return new(*p)
-}
-
-// unanswer takes back the reported reply. The caller holds the lock.
-func (t *Turn) unanswer() {
-	if t.reply != nil {
-		t.content.drop(spans.ListOutput, 0)
-		t.reply = nil
 	}
 }

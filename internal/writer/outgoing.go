@@ -109,6 +109,16 @@ func (q *outgoing) message(i int) (msg Message) {
 	return msg
 }
 
+// text returns what may be sent of the i-th message.
+func (q *outgoing) text(i int) []byte {
+	if known := q.count - len(q.texts); i >= known {
+		return q.texts[i-known]
+	}
+	msg := q.message(i)
+	body, _ := q.tracer.config.redact(pieceOf(&msg))
+	return validBytes(body)
+}
+
 func (q *outgoing) from(i int) (p spans.Provenance) {
 	if q.stated != nil {
 		p = q.stated[i].Provenance
@@ -149,12 +159,12 @@ func (q *outgoing) split(req *Request, h *history) {
 		q.tools = q.part(req.Tools, spans.PlaceTools)
 	}
 	if !q.object {
-		q.text(q.part(q.payload, spans.PlaceRest))
+		q.plain(q.part(q.payload, spans.PlaceRest))
 		return
 	}
 	at := 0
 	put := func(m *member, part spans.PartKind, text []byte) { // between the text before and that after the value
-		q.text(q.payload[at:m.from])
+		q.plain(q.payload[at:m.from])
 		q.pieces = append(q.pieces, piece{text: text, part: part})
 		at = m.to
 	}
@@ -173,13 +183,13 @@ func (q *outgoing) split(req *Request, h *history) {
 		default:
 			m.part = 0
 			if spelled, text := q.other(m); !bytes.Equal(text, spelled) {
-				q.text(q.payload[at:m.start])
-				q.text(inObject(text))
+				q.plain(q.payload[at:m.start])
+				q.plain(inObject(text))
 				at = m.to
 			}
 		}
 	}
-	q.text(q.payload[at:])
+	q.plain(q.payload[at:])
 }
 
 // other returns a member that is no part of its own, as an object, and what may be sent of that.
@@ -206,7 +216,7 @@ func inObject(text []byte) []byte {
 	return rawjson.Quote([]byte(`"rest":`), string(text))
 }
 
-func (q *outgoing) text(text []byte) {
+func (q *outgoing) plain(text []byte) {
 	if len(text) > 0 {
 		q.pieces = append(q.pieces, piece{text: text})
 	}
@@ -219,7 +229,7 @@ func (q *outgoing) messages(at int) bool {
 	if len(texts) == 0 {
 		return false
 	}
-	q.text(q.payload[at:texts[0].from])
+	q.plain(q.payload[at:texts[0].from])
 	gap := func(i int) []byte { return q.payload[texts[i-1].to:texts[i].from] }
 	sep, uniform := []byte{','}, true
 	for i := 1; i < len(texts) && uniform; i++ {
@@ -234,7 +244,7 @@ func (q *outgoing) messages(at int) bool {
 	}
 	for i := range texts {
 		if i > 0 {
-			q.text(gap(i))
+			q.plain(gap(i))
 		}
 		q.pieces = append(q.pieces, piece{part: spans.PartMessage})
 	}
@@ -295,13 +305,7 @@ func (q *outgoing) rest() spans.ShortID {
 func (q *outgoing) whole(h *history, same int) whole {
 	w, next := newWhole(), 0
 	message := func() {
-		if next >= same {
-			w.write(q.texts[next-same])
-		} else {
-			msg := q.message(next)
-			body, _ := q.tracer.config.redact(pieceOf(&msg))
-			w.write(validBytes(body))
-		}
+		w.write(q.text(next))
 		next++
 	}
 	for _, p := range q.pieces {

@@ -47,7 +47,7 @@ func (a *attrs) decisionView(wait time.Duration) {
 		raw = fmt.Appendf(raw, `"wait":"%v",`, wait)
 	}
 	raw = append(bytes.TrimSuffix(raw, []byte{','}), '}')
-	a.view(spans.ToolCallResultKey, genaijson.AppendValue(nil, raw, a.origin.tracer.config.PreviewBytes))
+	a.valueView(spans.ToolCallResultKey, raw)
 }
 
 // said is a message of the assistant with these texts.
@@ -60,11 +60,8 @@ func said(texts ...string) []byte {
 }
 
 // compactionView adds the preview of a compaction as a message: how much it left of how much, and what replaced the
-// messages.
-func (c *Compacting) compactionView(res *CompactionResult, a *attrs) {
-	if !c.previews() {
-		return
-	}
+// messages, of which summary may be sent.
+func (c *Compacting) compactionView(res *CompactionResult, summary []byte, a *attrs) {
 	var figures []string
 	figures = appendChange(figures, "messages", cmp.Or(res.MessagesBefore, c.messagesBefore), res.MessagesAfter)
 	figures = appendChange(figures, "tokens", cmp.Or(res.InputTokens, c.inputTokens), res.OutputTokens)
@@ -72,16 +69,14 @@ func (c *Compacting) compactionView(res *CompactionResult, a *attrs) {
 		figures = append(figures, reason)
 	}
 	texts := []string{c.kind + ": " + strings.Join(figures, ", ")}
-	if res.Summary != nil {
-		body, _ := c.tracer.config.redact(spans.Redactable{Body: res.Summary, JSON: true, Place: spans.ListSummary})
-		text, ok := rawjson.String(bytes.TrimSpace(body))
+	if summary != nil {
+		text, ok := rawjson.String(bytes.TrimSpace(summary))
 		if !ok {
-			text = string(body)
+			text = string(summary)
 		}
 		texts = append(texts, text)
 	}
-	a.view(spans.OutputMessagesKey,
-		genaijson.AppendOutput(nil, said(texts...), "stop", c.tracer.config.PreviewBytes))
+	a.replyView(said(texts...), "stop")
 }
 
 // appendChange appends what became of a count, as far as it is known.

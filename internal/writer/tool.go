@@ -48,13 +48,11 @@ func (h *handle) startTool(ctx context.Context, call *ToolCall) (context.Context
 	t.scope.tool = t
 	h.child(ctx, &t.handle, &kindTool, call.Start, a, seed{call: t.callID, ordinal: n, at: h.place.id.at})
 	if t.capturing() {
-		t.content.addBody(t.origin, spans.ListArgs, call.Args)
+		text := t.content.addBody(t.origin, spans.ListArgs, call.Args)
 		t.sendEarly(spans.ListArgs, call.Start)
-		if t.previews() && call.Args != nil {
-			view := endAttrs(t.origin, 1)
-			t.valueView(spans.ToolCallArgumentsKey, spans.ListArgs, call.Args, &view)
-			t.span.SetAttributes(view.kv...)
-		}
+		view := endAttrs(t.origin, 0)
+		view.valueView(spans.ToolCallArgumentsKey, text)
+		t.span.SetAttributes(view.kv...)
 	}
 	if t.measured {
 		t.tally.tools.Add(1)
@@ -97,8 +95,7 @@ func (t *Tool) End(res ToolResult) {
 		t.mu.Lock()
 		a.count(spans.ToolProgressCountKey, t.progress)
 		if !t.ended && t.capturing() {
-			t.content.addBody(t.origin, spans.ListResult, res.Result)
-			t.valueView(spans.ToolCallResultKey, spans.ListResult, res.Result, &a)
+			a.valueView(spans.ToolCallResultKey, t.content.addBody(t.origin, spans.ListResult, res.Result))
 			if res.Result != nil && t.previews() {
 				t.scope.run.showsResult(t.callID)
 			}

@@ -1,6 +1,7 @@
 package writer
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -165,33 +166,51 @@ func (r *Request) known() bool {
 	return r.Payload != nil || r.Messages != nil || r.System != nil || r.Tools != nil
 }
 
-// Replied records that the model call is over. With the time of the request it gives the duration of the model call,
-// unless TurnResult has it or one of the two times is only derived from others.
-func (t *Turn) Replied(at Moment) {
-	if t == nil || !t.recording && !t.measured {
-		return
-	}
-	t.mu.Lock()
-	if t.ended {
-		t.mu.Unlock()
-		return
-	}
-	t.replied, t.answered = at.now(), true
-	t.mu.Unlock()
-	t.changed(0)
-}
-
-// Reply reports the reply of the model while the turn goes on, and calls [Turn.Replied] with res.End. End keeps what
-// its own result omits: Model, Provider, ResponseID, StopReason, Usage, Cost, ModelCall, FirstChunk and Output; without
-// an Output also that it failed. A turn that is closed without an end keeps them too, and with [WithLive] copies show
-// them from now on. Content that is the same is sent once. Calling Reply again replaces the reply; Discard removes it,
-// and so does the request of a later attempt, which discards an attempt that failed.
+// Reply reports the reply of the model while the turn goes on. With the time of the request res.End gives the duration
+// of the model call, unless TurnResult has it or one of the two times is only derived from others. End keeps what its
+// own result omits: Model, Provider, ResponseID, StopReason, Usage, Cost, ModelCall, FirstChunk and Output; without an
+// Output also that it failed. A turn that is closed without an end keeps them too, and with [WithLive] copies show them
+// from now on. Content that is the same is sent once. Calling Reply again replaces the reply; Discard removes it, and
+// so does the request of a later attempt, which discards an attempt that failed.
 func (t *Turn) Reply(res TurnResult) {
 	if t == nil || !t.recording && !t.measured {
 		return
 	}
-	t.answer(res)
-	t.Replied(res.End)
+	res.Usage, res.Cost, res.Output, res.Results = clone(res.Usage), clone(res.Cost), clone(res.Output), nil
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ended {
+		return
+	}
+	t.unanswer()
+	t.reply, t.replied, t.answered = &res, res.End.now(), true
+	switch {
+	case !t.capturing():
+		res.Output = nil
+	case res.Output != nil:
+		t.partial = nil
+		res.Output.Raw = bytes.Clone(res.Output.Raw)
+		if t.live {
+			t.content.setMessages(t.origin, spans.ListOutput, []Message{*res.Output})
+		}
+	}
+	t.changed(0)
+}
+
+// clone returns a pointer to a copy of what p points to; nil for nil.
+func clone[T any](p *T) *T {
+	if p == nil {
+		return nil
+	}
+	return new(*p)
+}
+
+// unanswer takes back the reported reply. The caller holds the lock.
+func (t *Turn) unanswer() {
+	if t.reply != nil {
+		t.content.drop(spans.ListOutput, 0)
+		t.reply = nil
+	}
 }
 
 // noteDiscarded is the type of the note that keeps what is known of a discarded attempt.
@@ -349,8 +368,8 @@ func (t *Turn) result(res *TurnResult, a *attrs) {
 		return
 	}
 	if res.Output != nil {
-		t.content.setMessages(t.origin, spans.ListOutput, []Message{*res.Output})
-		t.replyViews(res, a)
+		text := t.content.setMessages(t.origin, spans.ListOutput, []Message{*res.Output})
+		a.replyView(text, finishReason(res))
 		a.yes(spans.PartialKey, res.Partial)
 	} else if said := t.partial.message(); said != nil {
 		t.content.setMessages(t.origin, spans.ListOutput, []Message{*said})

@@ -29,18 +29,15 @@ func (t *Turn) inputViews(q *outgoing, h *history, a *attrs) {
 				genaijson.AppendSystem(nil, validBytes(q.system), t.tracer.config.PreviewBytes))
 		}
 	}
-	shown := 0
-	if same < q.count {
-		fresh := make([]Message, 0, q.count-same)
-		for i := same; i < q.count; i++ {
-			if msg := q.message(i); same == 0 || genaijson.Role(msg.Role) != "assistant" {
-				fresh = append(fresh, msg)
-			}
+	var fresh [][]byte
+	for i := same; i < q.count; i++ {
+		if same == 0 || genaijson.Role(q.message(i).Role) != "assistant" {
+			fresh = append(fresh, q.text(i))
 		}
-		preview, n := genaijson.AppendNew(nil, t.redacted(fresh), t.tracer.config.PreviewBytes, t.scope.run.hasResult)
-		if shown = n; n > 0 {
-			a.view(spans.InputMessagesKey, preview)
-		}
+	}
+	preview, shown := genaijson.AppendNew(nil, fresh, t.tracer.config.PreviewBytes, t.scope.run.hasResult)
+	if shown > 0 {
+		a.view(spans.InputMessagesKey, preview)
 	}
 	a.count(spans.RequestMessagesOmittedKey, int64(q.count-shown))
 }
@@ -64,30 +61,17 @@ func (r *Run) hasResult(callID string) bool {
 // view adds a preview.
 func (a *attrs) view(key attribute.Key, preview []byte) { a.add(key.String(string(preview))) }
 
-// replyViews adds the preview of the reply.
-func (t *Turn) replyViews(res *TurnResult, a *attrs) {
-	if t.previews() {
-		raw := t.redacted([]Message{*res.Output})[0]
+// replyView adds the preview of a reply, of which text may be sent.
+func (a *attrs) replyView(text []byte, finishReason string) {
+	if a.origin.previews() {
 		a.view(spans.OutputMessagesKey,
-			genaijson.AppendOutput(nil, raw, finishReason(res), t.tracer.config.PreviewBytes))
+			genaijson.AppendOutput(nil, text, finishReason, a.origin.tracer.config.PreviewBytes))
 	}
 }
 
-// redacted returns messages as they may be sent. What the redactor changes is counted where they become blocks.
-func (h *handle) redacted(messages []Message) [][]byte {
-	list := make([][]byte, len(messages))
-	for i := range messages {
-		body, _ := h.tracer.config.redact(pieceOf(&messages[i]))
-		list[i] = validBytes(body)
+// valueView adds the preview of a JSON value, of which text may be sent; nothing of nil.
+func (a *attrs) valueView(key attribute.Key, text []byte) {
+	if text != nil && a.origin.previews() {
+		a.view(key, genaijson.AppendValue(nil, text, a.origin.tracer.config.PreviewBytes))
 	}
-	return list
-}
-
-// valueView adds the preview of a JSON value of a tool call.
-func (h *handle) valueView(key attribute.Key, place string, raw []byte, a *attrs) {
-	if raw == nil || !h.previews() {
-		return
-	}
-	body, _ := h.tracer.config.redact(spans.Redactable{Body: raw, JSON: true, Place: place})
-	a.view(key, genaijson.AppendValue(nil, validBytes(body), h.tracer.config.PreviewBytes))
 }

@@ -234,15 +234,15 @@ func (c liveCopy) Status() sdktrace.Status  { return sdktrace.Status{} }
 
 // copy returns a copy of the span; nil when it has ended.
 func (x *openSpan) copy() sdktrace.ReadOnlySpan {
-	more, blocks, ok := x.Copy()
+	c := liveCopy{ReadOnlySpan: x.span}
+	var own []attribute.KeyValue
+	more, blocks, ok := x.Copy(func() {
+		own, c.events = slices.Clone(x.span.Attributes()), slices.Clone(x.span.Events())
+	})
 	if !ok {
 		return nil
 	}
-	c := liveCopy{x.span, more, nil, time.Now()}
-	var own []attribute.KeyValue
-	if !x.WhileOpen(func() { own, c.events = slices.Clone(x.span.Attributes()), slices.Clone(x.span.Events()) }) {
-		return nil
-	}
+	c.list, c.end = more, time.Now()
 	for _, kv := range own {
 		if !slices.ContainsFunc(more, func(m attribute.KeyValue) bool { return m.Key == kv.Key }) {
 			c.list = append(c.list, kv)

@@ -91,7 +91,7 @@ func (p *player) harbour(ctx context.Context, session string) {
 	turnCtx, turn := run.StartTurn(ctx, writer.TurnInfo{Trigger: spans.TriggerUser, Start: p.moment()})
 	p.request(turn, 0)
 	p.wait(2 * time.Second)
-	turn.Replied(p.moment())
+	turn.Reply(writer.TurnResult{End: p.moment()})
 	p.tool(turnCtx, turn, "c1", "read_file", 30*time.Millisecond, allow(spans.PermissionSourceProject),
 		writer.ToolResult{Result: []byte(`"ok"`)})
 	p.tool(turnCtx, turn, "c2", "bash", 3*time.Second, allow(spans.PermissionSourceSession),
@@ -106,7 +106,7 @@ func (p *player) harbour(ctx context.Context, session string) {
 		p.request(turn, attempt)
 		p.wait(9 * time.Second)
 	}
-	turn.Replied(p.moment())
+	turn.Reply(writer.TurnResult{End: p.moment()})
 	p.tool(turnCtx, turn, "c3", "bash", 0, writer.PermissionEvaluation{Action: spans.ActionDeny,
 		Source: spans.PermissionSourceManifest, Pattern: "bash(rm *)"},
 		writer.ToolResult{Outcome: spans.OutcomeDenied, Error: "denied by the manifest"})
@@ -135,7 +135,7 @@ func (p *player) harbour(ctx context.Context, session string) {
 	})
 	p.request(turn, 0)
 	p.wait(11 * time.Second)
-	turn.Replied(p.moment())
+	turn.Reply(writer.TurnResult{End: p.moment()})
 	p.reviewed(turnCtx, turn, session)
 	p.answered(turn, "The plan was reviewed.", writer.Usage{Input: 92000, Output: 4100, Reasoning: 2500}, 11*time.Second,
 		3*time.Second, 0.34)
@@ -144,7 +144,7 @@ func (p *player) harbour(ctx context.Context, session string) {
 		Start: p.moment()})
 	p.request(turn, 0)
 	p.wait(1500 * time.Millisecond)
-	turn.Replied(p.moment())
+	turn.Reply(writer.TurnResult{End: p.moment()})
 	p.answered(turn, "Berths 2 and 5 are free.", writer.Usage{Input: 93000, Output: 40, CacheRead: 91000},
 		1500*time.Millisecond, 400*time.Millisecond, 0.03)
 	run.End(writer.RunResult{End: p.moment()})
@@ -168,7 +168,7 @@ func (p *player) reviewed(ctx context.Context, turn *writer.Turn, session string
 			Start: p.moment()})
 		p.request(turn, 0)
 		p.wait(3 * time.Second)
-		turn.Replied(p.moment())
+		turn.Reply(writer.TurnResult{End: p.moment()})
 		if i == 0 {
 			p.tool(turnCtx, turn, "r1", "read_file", 25*time.Millisecond, allow(spans.PermissionSourceProject),
 				writer.ToolResult{})
@@ -192,7 +192,7 @@ func (p *player) lighthouse(ctx context.Context, session string) {
 	turnCtx, turn := run.StartTurn(ctx, writer.TurnInfo{Trigger: spans.TriggerUser, Start: p.moment()})
 	p.request(turn, 0)
 	p.wait(4 * time.Second)
-	turn.Replied(p.moment())
+	turn.Reply(writer.TurnResult{End: p.moment()})
 	p.tool(turnCtx, turn, "k1", "edit", 0, writer.PermissionEvaluation{Action: spans.ActionAsk,
 		Source: spans.PermissionSourceProject, Wait: 30 * time.Second},
 		writer.ToolResult{Outcome: spans.OutcomeCancelled})
@@ -211,7 +211,7 @@ func (p *player) lighthouse(ctx context.Context, session string) {
 		Start: p.moment()})
 	p.request(turn, 0)
 	p.wait(45 * time.Second)
-	turn.Replied(p.moment())
+	turn.Reply(writer.TurnResult{End: p.moment()})
 	turn.End(writer.TurnResult{End: p.moment(), Failed: true, StopReason: "error", Error: "overloaded",
 		ModelCall: 45 * time.Second})
 	run.End(writer.RunResult{End: p.moment(), Status: spans.RunStatusError, Error: "overloaded"})
