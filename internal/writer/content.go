@@ -246,22 +246,12 @@ func (h *handle) carry(c *content, prefix string, at time.Time) {
 			h.span.AddEvent(spans.EventBlocks, event...)
 			continue
 		}
-		a := startAttrs(h.origin)
-		a.add(kindPayload.attr)
-		a.add(h.address...)
-		if h.index != noTurn {
-			a.int(spans.TurnIndexKey, h.index)
-		}
-		a.int(spans.SeqKey, h.next(Moment{}))
+		a, child, id := h.attrs(), handle{origin: h.origin}, h.id
 		end := a.instant(at)
-		a.opts = append(a.opts, kindPayload.option, trace.WithAttributes(a.kv...), trace.WithTimestamp(at))
-		id := h.id
 		id.call = id.span + "/" + id.call + "/" + prefix + strconv.Itoa(i) // a call without an id is not its turn
-		ctx := trace.ContextWithSpan(context.Background(), h.span)
-		_, child := h.startSpan(ctx, &kindPayload, kindPayload.name, &id, a.opts)
-		a.free()
-		child.AddEvent(spans.EventBlocks, event...)
-		child.End(trace.WithTimestamp(end))
+		child.begin(context.Background(), h, &kindPayload, Moment{Time: at}, a, id)
+		child.span.AddEvent(spans.EventBlocks, event...)
+		child.span.End(trace.WithTimestamp(end))
 	}
 }
 

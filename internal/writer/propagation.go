@@ -1,6 +1,7 @@
 package writer
 
 import (
+	"cmp"
 	"context"
 
 	"go.opentelemetry.io/otel/baggage"
@@ -29,19 +30,13 @@ func ContextWithBaggage(ctx context.Context) context.Context {
 	for _, key := range baggageKeys { // those of a run further up
 		theirs = theirs.DeleteMember(key)
 	}
-	var generated, run, call string
-	if in.span.generated {
+	c, generated := in.caller(), ""
+	if c.generated {
 		generated = "true"
-	}
-	if in.run != nil {
-		run = in.run.run
-	}
-	if in.tool != nil {
-		call = in.tool.callID
 	}
 	// Calls must not fail for members that do not fit, and a part of them would name another place.
 	full, fits := theirs, true
-	for i, value := range [...]string{in.span.session, generated, run, call} { // as baggageKeys has them
+	for i, value := range [...]string{c.session, generated, c.run, c.call} { // as baggageKeys has them
 		if value == "" {
 			continue
 		}
@@ -77,31 +72,51 @@ func withoutCaller(ctx context.Context) context.Context {
 	return baggage.ContextWithBaggage(ctx, bag)
 }
 
-// fillFromBaggage takes from baggage what info does not say of the run's session and parents. It reports whether the
-// process that named the session generated its id.
-func (info *RunInfo) fillFromBaggage(ctx context.Context) (generated bool) {
+// caller is what a run starts in: ids of this process, or of the one that wrote the baggage; empty where there is none.
+type caller struct {
+	session    string
+	generated  bool   // the session id
+	run, call  string // the innermost run and its tool call
+	runSession string
+}
+
+func (s *scope) caller() (c caller) {
+	if s == nil {
+		return c
+	}
+	c.session, c.generated = s.span.session, s.span.generated
+	if s.run != nil {
+		c.run, c.runSession = s.run.run, s.run.session
+	}
+	if s.tool != nil {
+		c.call = s.tool.callID
+	}
+	return c
+}
+
+func callerInBaggage(ctx context.Context) caller {
 	bag := baggage.FromContext(ctx)
-	if bag.Len() == 0 {
-		return false
+	value := func(i int) string { return bag.Member(baggageKeys[i]).Value() }
+	return caller{value(0), value(1) == "true", value(2), value(3), value(0)}
+}
+
+// fill takes from the caller what info does not say of the run's session and parents. It reports whether the session id
+// is one that was generated.
+func (info *RunInfo) fill(c caller) (generated bool) {
+	if info.SessionID == "" {
+		info.SessionID, generated = c.session, c.generated
 	}
-	session, run := bag.Member(string(spans.SessionIDKey)).Value(), bag.Member(string(spans.RunIDKey)).Value()
-	if info.SessionID == "" && session != "" {
-		info.SessionID = session
-		generated = bag.Member(string(spans.SessionMadeUpKey)).Value() == "true"
-	}
-	sameSession := session == "" || cleanID(session) == cleanID(info.SessionID)
+	sameSession := c.runSession == "" || cleanID(c.runSession) == cleanID(info.SessionID)
 	switch {
-	case run == "", info.ParentID != "" && cleanID(info.ParentID) != cleanID(run):
+	case c.run == "", info.ParentID != "" && cleanID(info.ParentID) != cleanID(c.run):
 		return generated
-	case sameSession && info.ID != "" && cleanID(info.ID) == cleanID(run): // no run is its own parent
+	case sameSession && info.ID != "" && cleanID(info.ID) == cleanID(c.run): // no run is its own parent
 		return generated
 	}
-	info.ParentID = run
+	info.ParentID = c.run
 	if info.ParentSessionID == "" && !sameSession {
-		info.ParentSessionID = session
+		info.ParentSessionID = c.runSession
 	}
-	if info.ParentToolCallID == "" {
-		info.ParentToolCallID = bag.Member(string(spans.ToolCallIDKey)).Value()
-	}
+	info.ParentToolCallID = cmp.Or(info.ParentToolCallID, c.call)
 	return generated
 }

@@ -75,9 +75,12 @@ func (t *Tracer) startRun(ctx context.Context, info *RunInfo, group *GroupInfo) 
 		if readBaggage {
 			ctx = withoutCaller(ctx)
 		}
-		info.fillFrom(in)
 		if info.ID == "" {
 			info.ID = t.generateID(ctx)
+		}
+		if in != nil && in.group != nil && info.GroupStart.IsZero() {
+			info.GroupStart = time.Unix(0, in.group.startNS)
+			info.GroupRole = cmp.Or(info.GroupRole, in.group.roleOf(info.ID))
 		}
 		r.scope.run = r
 	} else if r.scope.group = r; in != nil {
@@ -137,38 +140,12 @@ func (r *Run) node() *handle {
 	return &r.handle
 }
 
-// fillFrom takes from the enclosing scope what info does not say of the run's parents and group.
-func (info *RunInfo) fillFrom(in *scope) {
-	if in == nil {
-		return
-	}
-	if in.run != nil && info.ParentID == "" {
-		info.ParentID = in.run.run
-	}
-	if in.run != nil && cleanID(info.ParentID) == in.run.run {
-		if info.ParentSessionID == "" && cleanID(info.SessionID) != in.run.session {
-			info.ParentSessionID = in.run.session
-		}
-		if info.ParentToolCallID == "" && in.tool != nil {
-			info.ParentToolCallID = in.tool.callID
-		}
-	}
-	if in.group != nil && info.GroupStart.IsZero() {
-		info.GroupStart = time.Unix(0, in.group.startNS)
-		if info.GroupRole == "" {
-			info.GroupRole = in.group.roleOf(info.ID)
-		}
-	}
-}
-
-// placeInSession fills in the session, and, where baggage is read, what it names above the run. It reports whether it
-// generated the session id.
+// placeInSession fills in the session, and what info does not say of the run's parents. It reports whether it generated
+// the session id.
 func (t *Tracer) placeInSession(ctx context.Context, in *scope, info *RunInfo, readBaggage bool) (generated bool) {
-	if in != nil && info.SessionID == "" {
-		info.SessionID, generated = in.span.session, in.span.generated
-	}
+	generated = info.fill(in.caller())
 	if readBaggage {
-		generated = info.fillFromBaggage(ctx) || generated
+		generated = info.fill(callerInBaggage(ctx)) || generated
 	}
 	if info.SessionID == "" {
 		info.SessionID, generated = t.generateID(ctx), true
