@@ -3,7 +3,6 @@ package spans
 import (
 	"bytes"
 	"encoding/base64"
-	"fmt"
 	"iter"
 	"strings"
 	"sync"
@@ -157,10 +156,8 @@ func AppendPart(dst []byte, part PartKind, sep string) []byte {
 	return dst
 }
 
-// Pieces calls yield for each piece of a template until that returns false. The error wraps ErrEncoding and holds
-// nothing of the template.
+// Pieces calls yield for each piece of a template until that returns false.
 func Pieces(template string, yield func(Piece) bool) error {
-	bad := func() error { return fmt.Errorf("spans: template: %w", ErrEncoding) }
 	var text []byte
 	flush := func() bool {
 		more := len(text) == 0 || yield(Piece{Text: string(text)})
@@ -174,7 +171,7 @@ func Pieces(template string, yield func(Piece) bool) error {
 		}
 		text, template = append(text, template[:i]...), template[i:]
 		if len(template) == 1 {
-			return bad()
+			return ErrEncoding
 		}
 		if template == "" {
 			break
@@ -187,18 +184,17 @@ func Pieces(template string, yield func(Piece) bool) error {
 		switch mark, next := template[0], template[1]; {
 		case mark == markWord:
 			if next < '0' || int(next-'0') >= len(words) {
-				return bad()
+				return ErrEncoding
 			}
 			text = append(text, words[next-'0']...)
 		case mark == markBlock && next <= markWord:
 			text = append(text, next)
 		case mark == markBlock:
 			if n = 1 + shortText; len(template) < n {
-				return bad()
+				return ErrEncoding
 			}
-			var err error
-			if p.Block, err = ParseShortID(template[1:n]); err != nil || p.Block == (ShortID{}) {
-				return bad()
+			if p.Block, _ = ParseShortID(template[1:n]); p.Block == (ShortID{}) {
+				return ErrEncoding
 			}
 		default:
 			p.Part = PartKind(next)
@@ -207,12 +203,12 @@ func Pieces(template string, yield func(Piece) bool) error {
 			case PartMessages:
 				end := strings.IndexByte(template[n:], markPart)
 				if end < 0 {
-					return bad()
+					return ErrEncoding
 				}
 				p.Sep = template[n : n+end]
 				n += end + 1
 			default:
-				return bad()
+				return ErrEncoding
 			}
 		}
 		if p != (Piece{}) && !(flush() && yield(p)) {

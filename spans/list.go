@@ -3,7 +3,6 @@ package spans
 import (
 	"crypto/sha256"
 	"encoding/base64"
-	"fmt"
 	"strconv"
 	"strings"
 )
@@ -26,17 +25,12 @@ func (it Item) Encode() string {
 
 // ParseItem reads the wire form of an item. The result's strings share memory with s.
 func ParseItem(s string) (Item, error) {
-	id, from, more := strings.Cut(s, " ")
-	var it Item
-	var err error
-	if it.Block, err = ParseShortID(id); err != nil {
-		return Item{}, err
+	text, from, more := strings.Cut(s, " ")
+	id, err := ParseShortID(text)
+	if err != nil || more && from == "" || strings.Contains(from, " ") {
+		return Item{}, ErrEncoding
 	}
-	if more && (from == "" || strings.Contains(from, " ")) {
-		return Item{}, fmt.Errorf("spans: list item: provenance: %w", ErrEncoding)
-	}
-	it.Provenance = from
-	return it, nil
+	return Item{id, from}, nil
 }
 
 // WholeOf returns the wire form of what blocks are put together to, of that size and SHA-256: `SIZE:SUM`, with the
@@ -95,34 +89,22 @@ func (l *List) Encode() string {
 	return string(dst)
 }
 
-// ParseList reads what Encode wrote. Items and the whole are not looked into. Errors wrap ErrEncoding and hold nothing
-// of s.
+// ParseList reads what Encode wrote. Items and the whole are not looked into.
 func ParseList(s string) (List, error) {
-	var l List
-	bad := func(what string) (List, error) { return List{}, fmt.Errorf("spans: list: %s: %w", what, ErrEncoding) }
 	head, rest, more := strings.Cut(s, "\n")
 	f := strings.Split(head, " ")
-	if len(f) < 2 || len(f) > 5 {
-		return bad("head")
+	name, attempt, again := strings.Cut(f[0], ".")
+	if !again {
+		attempt = "0"
 	}
-	name, attempt, has := strings.Cut(f[0], ".")
-	if l.Name = name; name == "" {
-		return bad("name")
+	if name == "" || !isIndex(attempt) || len(f) < 2 || len(f) > 5 || !isIndex(f[1]) ||
+		len(f) >= 4 && (!isIndex(f[2]) || len(f[3]) != shortText) {
+		return List{}, ErrEncoding
 	}
-	if has {
-		if !isIndex(attempt) {
-			return bad("attempt")
-		}
-		l.Attempt, _ = strconv.ParseInt(attempt, 10, 64)
-	}
-	if !isIndex(f[1]) {
-		return bad("count")
-	}
+	l := List{Name: name}
+	l.Attempt, _ = strconv.ParseInt(attempt, 10, 64)
 	l.Count, _ = strconv.ParseInt(f[1], 10, 64)
 	if len(f) >= 4 {
-		if !isIndex(f[2]) || len(f[3]) != shortText {
-			return bad("prefix")
-		}
 		l.Prefix = f[2] + " " + f[3]
 	}
 	if len(f)%2 == 1 {
@@ -159,14 +141,11 @@ func (m Mark) String() string { return ShortID(m).String() }
 // EncodePrefix returns `P MARK`.
 func EncodePrefix(p int64, m Mark) string { return strconv.FormatInt(p, 10) + " " + m.String() }
 
-// ParsePrefix reads `P MARK`. Errors wrap ErrEncoding.
+// ParsePrefix reads `P MARK`.
 func ParsePrefix(s string) (p int64, m Mark, err error) {
 	count, mark, _ := strings.Cut(s, " ")
-	if !isIndex(count) {
-		return 0, Mark{}, fmt.Errorf("spans: prefix: count: %w", ErrEncoding)
-	}
-	if err := decodeBase64(m[:], mark); err != nil {
-		return 0, Mark{}, fmt.Errorf("spans: prefix: mark: %w", err)
+	if decodeBase64(m[:], mark) != nil || !isIndex(count) {
+		return 0, Mark{}, ErrEncoding
 	}
 	p, _ = strconv.ParseInt(count, 10, 64)
 	return p, m, nil
@@ -191,17 +170,14 @@ func (w Withheld) Encode() string {
 	return s
 }
 
-// ParseWithheld reads what Encode wrote. Errors wrap ErrEncoding and hold nothing of s.
-func ParseWithheld(s string) (Withheld, error) {
+// ParseWithheld reads what Encode wrote.
+func ParseWithheld(s string) (w Withheld, err error) {
 	id, rest, _ := strings.Cut(s, " ")
 	size, beginning, _ := strings.Cut(rest, " ")
-	var w Withheld
-	if err := decodeBase64(w.Block[:], id); err != nil {
-		return Withheld{}, fmt.Errorf("spans: withheld block: %w", err)
-	}
-	if w.Size, _ = strconv.ParseInt(size, 10, 64); !isIndex(size) || w.Size == 0 || int64(len(beginning)) > w.Size {
-		return Withheld{}, fmt.Errorf("spans: withheld block: size: %w", ErrEncoding)
-	}
 	w.Beginning = beginning
+	w.Size, _ = strconv.ParseInt(size, 10, 64)
+	if decodeBase64(w.Block[:], id) != nil || !isIndex(size) || w.Size == 0 || int64(len(beginning)) > w.Size {
+		return Withheld{}, ErrEncoding
+	}
 	return w, nil
 }

@@ -2,7 +2,6 @@ package spans
 
 import (
 	"cmp"
-	"fmt"
 	"net/url"
 	"strconv"
 	"strings"
@@ -151,10 +150,9 @@ func (p Provenance) AppendJSON(dst []byte) []byte {
 	return append(dst, '}')
 }
 
-// ParseProvenance reads what Provenance.Encode wrote. Text that it does not know gives an error that wraps ErrEncoding;
-// callers keep the text and show it.
+// ParseProvenance reads what Provenance.Encode wrote. Text that it does not know gives ErrEncoding; callers keep the
+// text and show it.
 func ParseProvenance(s string) (Provenance, error) {
-	bad := fmt.Errorf("spans: provenance %.64q: %w", s, ErrEncoding)
 	var p Provenance
 	var err error
 	if s == "" {
@@ -162,7 +160,7 @@ func ParseProvenance(s string) (Provenance, error) {
 	}
 	if raw, ok := strings.CutPrefix(s, "?"); ok {
 		if p.Raw, err = url.QueryUnescape(raw); err != nil || p.Raw == "" {
-			return Provenance{}, bad
+			return Provenance{}, ErrEncoding
 		}
 		return p, nil
 	}
@@ -170,7 +168,7 @@ func ParseProvenance(s string) (Provenance, error) {
 	p.Kind = longOf(provenanceShort, texts[0])
 	fields := p.fields()
 	if p.Kind == "" || len(texts) != len(fields)+1 {
-		return Provenance{}, bad
+		return Provenance{}, ErrEncoding
 	}
 	for i, f := range fields {
 		text := texts[i+1]
@@ -188,7 +186,7 @@ func ParseProvenance(s string) (Provenance, error) {
 			}
 		}
 		if err != nil {
-			return Provenance{}, bad
+			return Provenance{}, ErrEncoding
 		}
 	}
 	return p, nil
