@@ -5,6 +5,8 @@ import (
 	"hash"
 	"sync"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -28,9 +30,9 @@ type memory struct {
 	mu   sync.Mutex
 	sent map[spans.BlockID]struct{}
 
-	histories []*history              // of requests, to see which messages are new; the one used last first
-	runs      map[runAddress]struct{} // that had requests; only with derived ids
-	credit    int64                   // bytes that complete lists may take
+	histories []*history                // of requests, to see which messages are new; the one used last first
+	runs      map[trace.SpanID]struct{} // that had requests; only with derived ids
+	credit    int64                     // bytes that complete lists may take
 
 	scratch []byte   // for templates
 	extents []extent // for layouts
@@ -47,7 +49,7 @@ func (s *sessions) open(o *origin) *memory {
 	session := s.use(o.session)
 	m := session.memories[key]
 	if m == nil {
-		m = &memory{of: s, sent: make(map[spans.BlockID]struct{}), runs: make(map[runAddress]struct{})}
+		m = &memory{of: s, sent: make(map[spans.BlockID]struct{}), runs: make(map[trace.SpanID]struct{})}
 		if session.memories == nil {
 			session.memories = make(map[memoryKey]*memory)
 		}

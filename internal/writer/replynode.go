@@ -2,8 +2,10 @@ package writer
 
 import (
 	"bytes"
-	"maps"
+	"cmp"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
@@ -14,11 +16,10 @@ type node struct {
 	raw  []byte // as it is spelled, until it grows
 	kind byte   // what it grows as, one of the values below; 0 before
 
-	keys     []string // of an object, in the order in which they came
-	members  map[string]*node
-	elements map[int64]*node // of an array, in any order of their indexes
-	next     int64           // after the highest index
-	text     []byte          // the pieces of a string as they are spelled, without quotes
+	keys    []string         // of the members of an object, or indexes of an array, in the order in which they came
+	members map[string]*node // by these
+	next    int64            // after the highest index
+	text    []byte           // the pieces of a string as they are spelled, without quotes
 }
 
 // The kinds of nodes that grow.
@@ -59,7 +60,7 @@ func (n *node) grow(kind byte) {
 	}
 }
 
-// member returns the member of n with that key; n is an object from then on.
+// member is child for a key as it is read.
 func (n *node) member(key []byte) *node {
 	if n.kind == growsObject && n.members[string(key)] != nil {
 		return n.members[string(key)]
@@ -67,9 +68,18 @@ func (n *node) member(key []byte) *node {
 	return n.child(string(key))
 }
 
-// child is member for a key that is text.
-func (n *node) child(key string) *node {
-	n.grow(growsObject)
+// child returns the member of n with that key; n is an object from then on.
+func (n *node) child(key string) *node { return n.at(growsObject, key) }
+
+// element returns the element of n with that index, which is not negative; n is an array from then on.
+func (n *node) element(index int64) *node {
+	c := n.at(growsArray, strconv.FormatInt(index, 10))
+	n.next = max(n.next, index+1)
+	return c
+}
+
+func (n *node) at(kind byte, key string) *node {
+	n.grow(kind)
 	c := n.members[key]
 	if c == nil {
 		if n.members == nil {
@@ -77,20 +87,6 @@ func (n *node) child(key string) *node {
 		}
 		c = new(node)
 		n.keys, n.members[key] = append(n.keys, key), c
-	}
-	return c
-}
-
-// element returns the element of n with that index; n is an array from then on.
-func (n *node) element(index int64) *node {
-	n.grow(growsArray)
-	c := n.elements[index]
-	if c == nil {
-		if n.elements == nil {
-			n.elements = make(map[int64]*node)
-		}
-		c = new(node)
-		n.elements[index], n.next = c, max(n.next, index+1)
 	}
 	return c
 }
@@ -153,22 +149,20 @@ func (n *node) appendTo(dst []byte) []byte {
 	switch n.kind {
 	case 0:
 		return append(dst, n.raw...)
+	case growsArray:
+		slices.SortFunc(n.keys, func(a, b string) int { return cmp.Or(len(a)-len(b), strings.Compare(a, b)) })
+		fallthrough
 	case growsObject:
-		dst = append(dst, '{')
+		start := len(dst)
 		for _, key := range n.keys {
 			if c := n.members[key]; !c.empty() {
-				dst = append(c.appendTo(append(rawjson.Quote(dst, key), ':')), ',')
+				if dst = append(dst, ','); n.kind == growsObject {
+					dst = append(rawjson.Quote(dst, key), ':')
+				}
+				dst = c.appendTo(dst)
 			}
 		}
-		return append(bytes.TrimSuffix(dst, []byte{','}), '}')
-	case growsArray:
-		dst = append(dst, '[')
-		for _, index := range slices.Sorted(maps.Keys(n.elements)) {
-			if c := n.elements[index]; !c.empty() {
-				dst = append(c.appendTo(dst), ',')
-			}
-		}
-		return append(bytes.TrimSuffix(dst, []byte{','}), ']')
+		return rawjson.Enclose(dst, start, string([]byte{n.kind, n.kind + 2})) // as ASCII has them
 	}
 	quoted := append(append([]byte{'"'}, n.text...), '"')
 	if n.kind == growsString {

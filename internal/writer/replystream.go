@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"strconv"
 	"strings"
 
 	"github.com/otelagent/otelagent/internal/object"
@@ -294,7 +295,7 @@ func (r *ReplyReader) gemini(o *object.Object) {
 func (n *node) part(raw []byte) {
 	o := object.Of("", raw)
 	var last node
-	if before := n.elements[n.next-1]; before != nil {
+	if before := n.members[strconv.FormatInt(n.next-1, 10)]; n.kind == growsArray && before != nil {
 		last = *before
 		last.grow(growsObject)
 	}

@@ -22,13 +22,6 @@ const (
 	itemEntry  = 160 // of an item in a history in addition to its text
 )
 
-// runAddress is a run by its address within the session.
-type runAddress struct {
-	id        string
-	startNS   int64
-	recording string
-}
-
 // begin is called for a run before each of its requests. A run that is recorded again, as by a file that is sent twice,
 // has the same derived ids and replaces what was sent of it. Its lists must not refer to those: they begin anew. Blocks
 // stay, because nothing replaces them.
@@ -36,11 +29,11 @@ func (m *memory) begin(r *Run) {
 	if !r.tracer.config.DerivedIDs || r.asked.Swap(m) == m {
 		return
 	}
-	run := runAddress{r.run, r.startNS, r.origin.recording}
-	if _, again := m.runs[run]; again {
+	id := r.span.SpanContext().SpanID() // which follows from the address of the run
+	if _, again := m.runs[id]; again {
 		m.histories = nil
 	}
-	m.runs[run] = struct{}{}
+	m.runs[id] = struct{}{}
 }
 
 // history is the list of a request as it was last sent, and what later ones are compared with. Parallel runs,
