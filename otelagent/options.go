@@ -98,7 +98,9 @@ func WithLive(l writer.Live) Option {
 // span in the caller's context; where the generator of the provider does not make such ids, each into a trace of its
 // own. Mind that backends bound the size of a trace. Default: a run is in the trace of the caller's context, else in
 // its own.
-func WithSessionTrace() Option { return writer.WithSessionTrace }
+func WithSessionTrace() Option {
+	return func(c *writer.Config) { c.SessionTrace = true }
+}
 
 // WithSpanNames sets whether the names of spans have details, such as tool.call bash or session.run coder: names of
 // tools and agents and values of the registry, never numbers, ids or content. Default: the kind alone, tool.call. The

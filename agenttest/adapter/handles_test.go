@@ -347,7 +347,7 @@ func roots() (all []handleCase) {
 		{name: "stated in metadata", metadata: stated},
 		{name: "called, and stated in metadata", called: true, metadata: stated},
 		{name: "called, a new root", newRoot: true, called: true, metadata: stated},
-		{name: "called, a trace for each session", opts: []otelagent.Option{writer.WithSessionTrace}, called: true},
+		{name: "called, a trace for each session", opts: []otelagent.Option{otelagent.WithSessionTrace()}, called: true},
 		{name: "metadata that is no JSON", metadata: []byte(`{"traceparent"`)},
 		{name: "a traceparent that is none", metadata: []byte(`{"traceparent":"00-0-0-0"}`)},
 	} {

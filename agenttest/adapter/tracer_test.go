@@ -49,7 +49,7 @@ func TestDerivedIDs(t *testing.T) {
 	if id := play("s", "r")[0].SpanContext.TraceID().String(); id != "85e64c63e5ba63145b30b98753d3e230" {
 		t.Errorf("trace id %s", id)
 	}
-	whole := play("s", "r", writer.WithSessionTrace)[0].SpanContext.TraceID().String()
+	whole := play("s", "r", otelagent.WithSessionTrace())[0].SpanContext.TraceID().String()
 	if whole != "a60471d7fb283d36878c2f3b531089ee" {
 		t.Errorf("trace id of the session %s", whole)
 	}

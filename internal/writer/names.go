@@ -4,12 +4,9 @@ import "strings"
 
 // spanName returns the name of a span of that kind. Empty details are left out.
 func (t *Tracer) spanName(kind *spanKind, detail [2]string) string {
-	if !t.config.Detailed || detail == [2]string{} {
-		return kind.name
-	}
 	name := kind.name
 	for _, d := range detail {
-		if d = strings.TrimSpace(cleanName(d)); d != "" {
+		if d = strings.TrimSpace(cleanName(d)); d != "" && t.config.Detailed {
 			name += " " + d
 		}
 	}

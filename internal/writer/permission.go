@@ -93,7 +93,11 @@ func (q *Asking) End(p PermissionEvaluation) {
 		if q.recording {
 			a.permission(&p)
 			q.span.SetName(q.tracer.spanName(&kindPermission, p.detail()))
-			q.offer(p.Options)
+			q.mu.Lock()
+			if !q.offered && !q.ended && q.capturing() {
+				q.content.addBody(q.origin, spans.ListOptions, p.Options)
+			}
+			q.mu.Unlock()
 		}
 	}
 	if end, measure := q.finish(p.End, &a, ""); measure && !end.Closed {
@@ -101,17 +105,5 @@ func (q *Asking) End(p PermissionEvaluation) {
 			spans.PermissionSourceKeyKey.String(string(p.Source))}
 		q.sample(spans.MetricPermissionEvaluations, 1, decision...)
 		q.positive(spans.MetricPermissionWaiting, p.Wait.Seconds(), decision...)
-	}
-}
-
-// offer keeps the answers that were offered, unless the question reported them or is over.
-func (q *Asking) offer(options []byte) {
-	if options == nil || q.offered || !q.capturing() {
-		return
-	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if !q.ended {
-		q.content.addBody(q.origin, spans.ListOptions, options)
 	}
 }

@@ -314,7 +314,12 @@ func (r *Run) end(res *RunResult, group *GroupResult) {
 		if r.content.setMessages(r.origin, spans.ListMessages, res.Messages); res.Messages != nil {
 			r.content.drop(spans.ListOutside, 0)
 		}
-		r.rest()
+		m := r.tracer.sessions.open(r.origin)
+		if l, ok := m.last(r.history.Swap(nil)); ok {
+			l.Name = spans.ListHistory
+			r.content.lists = append(r.content.lists, l)
+		}
+		m.close()
 	}
 	if len(r.defects) > 0 {
 		a.kv = append(a.kv, spans.RunDefectsKey.StringSlice(r.defects))
@@ -322,17 +327,6 @@ func (r *Run) end(res *RunResult, group *GroupResult) {
 	r.mu.Unlock()
 	if end, measure := r.finish(res.End, &a, failed); measure && group == nil {
 		r.measureEnd(status, end)
-	}
-}
-
-// rest takes what is still to be sent when a run ends: the complete list of its last request. The caller holds the
-// lock.
-func (r *Run) rest() {
-	m := r.tracer.sessions.open(r.origin)
-	defer m.close()
-	if l, ok := m.last(r.history.Swap(nil)); ok {
-		l.Name = spans.ListHistory
-		r.content.lists = append(r.content.lists, l)
 	}
 }
 

@@ -75,9 +75,6 @@ type Delivery interface {
 // WithDerivedIDs is an option of a tracer: see Config.DerivedIDs.
 func WithDerivedIDs(c *Config) { c.DerivedIDs = true }
 
-// WithSessionTrace is an option of a tracer: see Config.SessionTrace.
-func WithSessionTrace(c *Config) { c.SessionTrace = true }
-
 // Defaults of a Config.
 const (
 	DefaultMaxSpanBytes = 1 << 20

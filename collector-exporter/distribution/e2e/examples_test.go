@@ -313,7 +313,7 @@ func testRedaction(t *testing.T, bin string) {
 
 // testKeeps: of one session for each reason to keep one, and one for none, tail sampling keeps the former, whole.
 func testKeeps(t *testing.T, bin string) {
-	p := agenttest.New(t, writer.WithSessionTrace, otelagent.WithCapture(otelagent.CaptureContent))
+	p := agenttest.New(t, otelagent.WithSessionTrace(), otelagent.WithCapture(otelagent.CaptureContent))
 	two := func(id string, second func(context.Context, *writer.Turn) writer.TurnResult) {
 		for n := range 2 { // two runs: what speaks for keeping the session is in the second alone
 			ctx, r := (*writer.Tracer)(
