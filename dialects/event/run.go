@@ -250,11 +250,7 @@ func (o *openRun) running(id, name string) (found *openTool) {
 
 // closeTool ends a call: with its reported outcome, if there is one, else as closed at the last time seen.
 func (o *openRun) closeTool(t *openTool) {
-	if t.ended != nil {
-		t.tool.End(*t.ended)
-	} else {
-		t.tool.End(ToolResult{End: o.clock.end()})
-	}
+	t.tool.End(*cmp.Or(t.ended, &ToolResult{End: o.clock.end()}))
 	o.tools = slices.DeleteFunc(o.tools, func(x *openTool) bool { return x == t })
 }
 

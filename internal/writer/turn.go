@@ -176,7 +176,7 @@ func (t *Turn) Reply(res TurnResult) {
 	if t == nil || !t.recording && !t.measured {
 		return
 	}
-	res.Usage, res.Cost, res.Output, res.Results = clone(res.Usage), clone(res.Cost), clone(res.Output), nil
+	res.Usage, res.Cost, res.Results = clone(res.Usage), clone(res.Cost), nil
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.ended {
@@ -188,7 +188,7 @@ func (t *Turn) Reply(res TurnResult) {
 	case !t.capturing():
 		res.Output = nil
 	case res.Output != nil:
-		t.partial = nil
+		t.partial, res.Output = nil, clone(res.Output)
 		res.Output.Raw = bytes.Clone(res.Output.Raw)
 		if t.live {
 			t.content.setMessages(t.origin, spans.ListOutput, []Message{*res.Output})
