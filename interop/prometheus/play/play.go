@@ -114,7 +114,7 @@ func (p *player) harbour(ctx context.Context, session string) {
 		writer.PermissionEvaluation{Action: spans.ActionAllow, Source: spans.PermissionSourceSession,
 			Wait: 12 * time.Second, DecidedBy: "user", Option: "allow_once"}, writer.ToolResult{})
 	for i := range 40 { // more than a span keeps
-		turn.Note("gangway", fmt.Appendf(nil, `{"plank":%d}`, i), p.moment())
+		writer.Note(turn, "gangway", fmt.Appendf(nil, `{"plank":%d}`, i), p.moment())
 	}
 	p.answered(turn, "Berth 4 is taken.", writer.Usage{Input: 6100, Output: 350, CacheRead: 5000}, 9*time.Second,
 		1200*time.Millisecond, 0.012)
