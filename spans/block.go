@@ -58,8 +58,8 @@ func ParseShortID(s string) (id ShortID, err error) {
 	return id, err
 }
 
-// decodeBase64 fills dst from exactly its unpadded base64url text, or with zeros. encoding/base64 alone passes over line
-// ends.
+// decodeBase64 fills dst from exactly its unpadded base64url text, else with zeros. encoding/base64 alone passes over
+// line ends.
 func decodeBase64(dst []byte, s string) error {
 	if len(s) == base64.RawURLEncoding.EncodedLen(len(dst)) && !strings.ContainsAny(s, "\r\n") {
 		if _, err := base64.RawURLEncoding.Strict().Decode(dst, []byte(s)); err == nil {
