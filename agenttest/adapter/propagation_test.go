@@ -239,3 +239,18 @@ func TestBaggageIsForTheOutermostRun(t *testing.T) {
 		}
 	}
 }
+
+// No run is its own parent, also where a loop starts it again inside itself.
+func TestRunInsideItself(t *testing.T) {
+	p, exp := collect(t)
+	tracer := (*writer.Tracer)(otelagent.NewTracer(otelagent.WithTracerProvider(p)))
+	ctx, outer := tracer.StartRun(t.Context(), writer.RunInfo{SessionID: "s", ID: "r"})
+	_, inner := tracer.StartRun(ctx, writer.RunInfo{ID: "r"})
+	inner.End(writer.RunResult{})
+	outer.End(writer.RunResult{})
+	for _, s := range exp.GetSpans() {
+		if parent := attr(s, spans.RunParentIDKey).AsString(); parent != "" {
+			t.Errorf("the run has the parent %q", parent)
+		}
+	}
+}
