@@ -436,10 +436,20 @@ func TestImportNamesTheFileOfALine(t *testing.T) {
 	must(t, err)
 	text, err := os.ReadFile(files[0])
 	must(t, err)
-	must(t, os.WriteFile(files[0], append([]byte("x}\n"), text...), 0o600))
-	if code, _, errs := runWith(t, "import", "--yes"); code != exitPartial ||
-		!strings.Contains(errs, files[0]+":1: no JSON value at byte 1\n") {
-		t.Errorf("exit %d: %s", code, errs)
+	for name, c := range map[string]struct {
+		text, want string
+		code       int
+	}{
+		"broken":        {"x}\n" + string(text), ":1: no JSON value at byte 1\n", exitPartial},
+		"cut":           {"{\n" + string(text) + "{", ":1: JSON ends too early at byte 2\n", exitPartial},
+		"still written": {string(text) + "{", " ends inside a line that is still being written; it was left out\n", exitOK},
+	} {
+		must(t, os.WriteFile(files[0], []byte(c.text), 0o600))
+		db := filepath.Join(t.TempDir(), "s.db")
+		code, _, errs := runWith(t, "send", "--from", "claude-code", "--db", db, filepath.Join(home, ".claude"))
+		if code != c.code || !strings.Contains(errs, files[0]+c.want) || strings.Contains(errs, "ends inside") != (name != "broken") {
+			t.Errorf("%s: exit %d: %s", name, code, errs)
+		}
 	}
 }
 

@@ -227,15 +227,11 @@ func (p *pump) end(name string) {
 
 // record records the events of a source. An error is one of a file; the other files of a family are read.
 func (p *pump) record(d *delivery, rec *event.Recorder, s source, from events) (failed error) {
-	var half *input.LineError // a line that ended too early, until it is known whether it is the last one
 	for ev, err := range from {
-		if half != nil && s.family == nil {
-			p.reject(s.name, half)
-			half = nil
-		}
 		switch bad, ok := errors.AsType[*input.LineError](err); {
-		case ok && bad.Cut && (s.grows != nil || s.family != nil):
-			half = bad
+		case ok && bad.Cut && (p.o.Follow || s.family != nil):
+			// It comes when the file is sent again.
+			p.app.say("%s ends inside a line that is still being written; it was left out", cmp.Or(bad.File, s.name))
 		case ok:
 			p.reject(s.name, bad)
 		case err != nil && s.family != nil:
@@ -259,11 +255,6 @@ func (p *pump) record(d *delivery, rec *event.Recorder, s source, from events) (
 		if !p.in.live && d.providers.Stats().Failed > 0 {
 			return nil // nobody waits for the rest, and its failure is already reported
 		}
-	}
-	if half != nil && s.family == nil && !s.grows.cut() {
-		p.reject(s.name, half)
-	} else if half != nil { // it comes when the file is sent again
-		p.app.say("%s ends inside a line that is still being written; it was left out", cmp.Or(half.File, s.name))
 	}
 	p.note(nil)
 	return failed

@@ -26,7 +26,6 @@ type source struct {
 	family   *transcript.Family // the files of an agent's session, which are not read as a stream either
 	live     bool               // the family is read again when it has grown
 	records  io.Reader          // clark-agent's trajectories of these events, which have the times; nil without any
-	grows    *follower          // what r reads from, when it is followed
 	ahead    events             // all of them, where some were read already
 	written  time.Time          // when the file was last written, or a pipe opened
 }
@@ -93,8 +92,7 @@ func (o *sendOptions) open(a *app, quit <-chan struct{}) (_ *sources, err error)
 			return nil, fmt.Errorf("--follow is for a file of lines: %s is an SQLite file", name)
 		}
 		if o.Follow {
-			x.grows = &follower{f: f, quit: quit}
-			x.r = x.grows
+			x.r = &follower{f: f, quit: quit}
 		}
 		s.list = append(s.list, x)
 	}
@@ -207,19 +205,13 @@ type follower struct {
 	f    *os.File
 	quit <-chan struct{}
 	read int64
-	last byte // that was read
 }
-
-// cut reports, once it ended, whether it did so inside a line, which its writer is still at. nil: no.
-func (w *follower) cut() bool { return w != nil && w.read > 0 && w.last != '\n' }
 
 // Read waits at the end of the file for more of it.
 func (w *follower) Read(p []byte) (int, error) {
 	for {
 		n, err := w.f.Read(p)
-		if w.read += int64(n); n > 0 {
-			w.last = p[n-1]
-		}
+		w.read += int64(n)
 		if n > 0 || err != io.EOF {
 			return n, err
 		}

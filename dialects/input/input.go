@@ -69,7 +69,7 @@ type LineError struct {
 	Field string
 	// Reason says briefly what is wrong, and what would be right.
 	Reason string
-	// Cut says that the line ended too early, as the last line of a file does whose writer died or still writes.
+	// Cut says that the input ended inside the line or document: its writer died, or still writes.
 	Cut bool
 }
 

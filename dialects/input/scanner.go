@@ -45,6 +45,9 @@ type Line struct {
 	Arrived time.Time
 	// Event is the name of the server-sent event; empty for lines, and for events without one.
 	Event string
+	// Ended says that a line end followed it, or the blank line that ends a server-sent event. Of the last line of a file
+	// it says that its writer was not at it any more.
+	Ended bool
 	// TooLong says that it was longer than allowed; Text is nil then.
 	TooLong bool
 }
@@ -126,6 +129,7 @@ func (s *Scanner) Scan() bool {
 		} else {
 			s.line = Line{Number: s.number, TooLong: long}
 		}
+		s.line.Ended = s.err == nil
 		if s.give(text) {
 			return true
 		}

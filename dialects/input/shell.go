@@ -76,6 +76,7 @@ type Shell struct {
 	Arrived time.Time
 
 	own     ReadOwn
+	ended   bool // Line.Ended
 	yield   func(event.Event, error) bool
 	stopped bool
 }
@@ -90,7 +91,7 @@ func NewShell(name string, own ReadOwn, opts ...Settings) Shell {
 func (s *Shell) Read(read func() error) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
 		s.yield, s.stopped = yield, false
-		s.Number, s.Seq, s.Arrived = 0, 0, time.Time{}
+		s.Number, s.Seq, s.Arrived, s.ended = 0, 0, time.Time{}, false
 		if err := read(); err != nil && !s.stopped {
 			yield(nil, fmt.Errorf("%s: %w", s.Name, err))
 		}
@@ -130,7 +131,7 @@ func (s *Shell) lines(r io.Reader) error {
 	for !s.stopped && in.Scan() {
 		line := in.Line()
 		s.Counts.Lines = before + line.Number
-		s.Number, s.Seq, s.Arrived = line.Number, s.Counts.Lines, line.Arrived
+		s.Number, s.Seq, s.Arrived, s.ended = line.Number, s.Counts.Lines, line.Arrived, line.Ended
 		s.Line(line)
 	}
 	s.Counts.Lines = before + in.Lines()
@@ -193,7 +194,7 @@ func (s *Shell) Line(line Line) {
 func (s *Shell) Own(line Line) {
 	events, bad := s.own(s.Settings, line)
 	if bad != nil {
-		s.reject(bad, line.Number, line.Seq)
+		s.reject(bad, line)
 		return
 	}
 	s.Counts.Events++
@@ -227,10 +228,10 @@ func (s *Shell) Other(m event.Meta, typ string, body []byte) {
 func (s *Shell) Stopped() bool { return s.stopped }
 
 // Reject emits the error of the current line and counts it.
-func (s *Shell) Reject(e *LineError) { s.reject(e, s.Number, s.Seq) }
+func (s *Shell) Reject(e *LineError) { s.reject(e, Line{Number: s.Number, Seq: s.Seq, Ended: s.ended}) }
 
-func (s *Shell) reject(e *LineError, number, seq int64) {
-	e.Line, e.Seq, e.Dialect = number, seq, cmp.Or(e.Dialect, s.Name)
+func (s *Shell) reject(e *LineError, of Line) {
+	e.Line, e.Seq, e.Dialect, e.Cut = of.Number, of.Seq, cmp.Or(e.Dialect, s.Name), e.Cut && !of.Ended
 	s.Counts.Rejected++
 	if !s.stopped && !s.yield(nil, e) {
 		s.stopped = true
