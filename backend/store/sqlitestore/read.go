@@ -101,8 +101,15 @@ const whichSession = `(SELECT session FROM sessions WHERE tenant = ?1 AND id = ?
 
 // Rows implements store.Store.
 func (s *Store) Rows(ctx context.Context, k session.Key) iter.Seq2[session.Row, error] {
-	// By rowid, which is the order of arrival: in the order of the key every row would be on another page.
-	const query = `SELECT canonical FROM rows WHERE rowid IN (SELECT rowid FROM rows WHERE session = ` + whichSession + `)`
+	// By rowid, which is the order of arrival: in the order of the key every row would be on another page. Where a
+	// quarter of the rows from the first to the last are of the session, the rows between them are read one after the other.
+	const which = `session = ` + whichSession
+	const query = `WITH own AS MATERIALIZED (SELECT min(rowid) AS first, max(rowid) AS last, count(*) AS n FROM rows
+			WHERE ` + which + `)
+		SELECT canonical FROM own CROSS JOIN rows WHERE last - first < 4 * n AND rowid BETWEEN first AND last AND +` + which + `
+		UNION ALL
+		SELECT canonical FROM own CROSS JOIN rows WHERE last - first >= 4 * n AND rowid IN (SELECT rowid FROM rows
+			WHERE ` + which + `)`
 	var raw sql.RawBytes
 	var buf []byte
 	var rr session.RowReader

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -429,6 +430,34 @@ func TestFewAreLookedUp(t *testing.T) {
 		must.Do(t, errors.Join(rows.Err(), rows.Close()))
 		if got := strings.Join(plan, "\n"); !strings.Contains(got, c.want) {
 			t.Errorf("%+v: want %s\n%s", c.q, c.want, got)
+		}
+	}
+}
+
+// Rows come in the order of arrival, whether those of other sessions between them are few or many.
+func TestRowsOfMixedSessions(t *testing.T) {
+	s := newStore(t, filepath.Join(t.TempDir(), "x.db"))
+	want := map[string][]session.SpanID{}
+	for n := range 200 {
+		id := "dense"
+		if n%20 == 0 {
+			id = "sparse"
+		}
+		r := storetest.Row(key(id), n)
+		r.Span = session.SpanID{byte(255 - n), 1} // the order of the key is another
+		must.Do(t, s.Put(t.Context(), session.Batch{Rows: []session.Row{r}}))
+		want[id] = append(want[id], r.Span)
+	}
+	for id, want := range want {
+		var got []session.SpanID
+		for r, err := range s.Rows(t.Context(), key(id)) {
+			if must.Do(t, err); r.Session.ID != id {
+				t.Errorf("a row of session %s", r.Session.ID)
+			}
+			got = append(got, r.Span)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %d rows, want %d in the order of arrival", id, len(got), len(want))
 		}
 	}
 }
