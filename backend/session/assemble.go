@@ -237,8 +237,11 @@ func compareEntries(a, b entry) int {
 	if x.Run != y.Run {
 		return strings.Compare(x.Run, y.Run)
 	}
-	if c := cmp.Or(cmp.Compare(x.RunStart, y.RunStart), cmp.Compare(x.Turn, y.Turn),
-		cmp.Compare(a.turnStart, b.turnStart), cmp.Compare(x.Kind, y.Kind), compareSiblings(&a, &b)); c != 0 {
+	// Most rows differ in the first: cmp.Or compares all that it is given.
+	if c := cmp.Or(cmp.Compare(x.RunStart, y.RunStart), cmp.Compare(x.Turn, y.Turn)); c != 0 {
+		return c
+	}
+	if c := cmp.Or(cmp.Compare(a.turnStart, b.turnStart), cmp.Compare(x.Kind, y.Kind), compareSiblings(&a, &b)); c != 0 {
 		return c
 	}
 	if x.Kind == KindPayload {

@@ -25,8 +25,13 @@ func (s *Remarks) remarks() *Remarks { return s }
 var tables = map[reflect.Type]*fieldTable{}
 
 func init() {
-	for _, p := range []any{Run{}, Group{}, Turn{}, ToolCall{}, Compaction{}, Permission{}, counters{}} {
-		tables[reflect.TypeOf(p)] = fieldsOf(reflect.TypeOf(p))
+	run := fieldsOf(reflect.TypeFor[Run](), nil)
+	tables[reflect.TypeFor[Run]()] = run
+	for _, p := range []any{Group{}, Turn{}} {
+		tables[reflect.TypeOf(p)] = fieldsOf(reflect.TypeOf(p), run)
+	}
+	for _, p := range []any{ToolCall{}, Compaction{}, Permission{}} {
+		tables[reflect.TypeOf(p)] = fieldsOf(reflect.TypeOf(p), nil)
 	}
 }
 
@@ -44,11 +49,19 @@ func (a *assembler) fill(p part, e *entry) counters {
 	*c = counters{Turns: -1, ToolCalls: -1, Compactions: -1, Permissions: -1, Schema: spans.SchemaVersion}
 	c.final = r.Known != spans.KnownLive
 	fields, dst := fieldsIn(p)
-	counterFields, counts := fieldsIn(c)
+	counts := reflect.ValueOf(c).Elem()
 	for i := range r.Attrs {
 		at := &r.Attrs[i]
-		if fields.set(dst, at) || counterFields.set(counts, at) || isElsewhere(p, at) {
+		f, into := fields.attrs[at.Key], dst
+		if f != nil && f.counter {
+			into = counts
+		}
+		if f != nil && (f.set(into, at.Value) || f.elsewhere) {
 			continue
+		}
+		if at.Key == string(spans.RunKindKeyKey) && (at.Value == StringValue(string(spans.RunKindLoop)) ||
+			at.Value == StringValue(string(spans.RunKindParallel))) {
+			continue // the type of the part says so
 		}
 		if s.Extra == nil {
 			s.Extra = map[string]any{}
@@ -98,29 +111,13 @@ func (a *assembler) others(p part, e *entry) {
 	fields, dst := fieldsIn(p)
 	for _, r := range slices.Backward(e.others) { // the preferred one last
 		for i := range r.Attrs {
-			if at := &r.Attrs[i]; fields.attrs[at.Key].relative && e.row.Attr(attribute.Key(at.Key)).IsZero() {
-				fields.set(dst, at)
+			at := &r.Attrs[i]
+			f := fields.attrs[at.Key]
+			if f != nil && f.relative && e.row.Attr(attribute.Key(at.Key)).IsZero() {
+				f.set(dst, at.Value)
 			}
 		}
 	}
-}
-
-// isElsewhere reports whether the tree has the attribute elsewhere: in the run, in the kind of the span or in its
-// address.
-func isElsewhere(p part, at *Attr) bool {
-	switch at.Key {
-	case string(spans.AgentNameKey), string(spans.AgentIDKey), string(spans.OperationNameKey), string(spans.OrdinalKey),
-		string(spans.FinishReasonsKey):
-		return true
-	case string(spans.RunKindKeyKey):
-		kind := spans.RunKind(at.Value.Text())
-		return kind == spans.RunKindLoop || kind == spans.RunKindParallel
-	}
-	switch p.(type) {
-	case *Turn, *Group:
-		return tables[reflect.TypeFor[Run]()].attrs[at.Key].header
-	}
-	return false
 }
 
 // lists adds the lists of a row to p. Of lists of one name the first counts.
@@ -239,8 +236,8 @@ func (a *assembler) inferRun(l []entry) *Run {
 	run.Missing, run.Start = true, nsTime(from.RunStart)
 	fields, dst := fieldsIn(run)
 	for i := range from.Attrs {
-		if at := &from.Attrs[i]; fields.attrs[at.Key].header {
-			fields.set(dst, at)
+		if f := fields.attrs[from.Attrs[i].Key]; f != nil && f.header {
+			f.set(dst, from.Attrs[i].Value)
 		}
 	}
 	run.defect(spans.DefectRunSpanMissing, "")

@@ -27,7 +27,7 @@ import (
 
 // fieldTable holds the fields of one kind of span.
 type fieldTable struct {
-	attrs map[string]attrField
+	attrs map[string]*attrField
 	lists []listField
 }
 
@@ -42,17 +42,40 @@ func (f *listField) of(dst reflect.Value) **Refs {
 	return dst.FieldByIndex(f.path).Addr().Interface().(**Refs)
 }
 
-// attrField is a field that an attribute fills. Path is its path from the struct; pointers on it are set when needed.
+// attrField is a field that an attribute fills. Path is its path from the struct, or for a counter from counters;
+// pointers on it are set when needed. It is nil where the attribute fills no field of this part.
 type attrField struct {
-	path     []int
-	header   bool
-	seconds  bool
-	relative bool
+	path      []int
+	counter   bool
+	elsewhere bool // the tree has the attribute in another place: in the run, in the kind of the span or in its address
+	header    bool
+	seconds   bool
+	relative  bool
 }
 
-func fieldsOf(typ reflect.Type) *fieldTable {
-	t := &fieldTable{attrs: map[string]attrField{}}
+// fieldsOf returns the fields of a kind of span. Those of a run are in run where spans of this kind repeat its header.
+func fieldsOf(typ reflect.Type, run *fieldTable) *fieldTable {
+	t := &fieldTable{attrs: map[string]*attrField{}}
+	t.read(reflect.TypeFor[counters](), nil)
+	for _, f := range t.attrs {
+		f.counter = true
+	}
 	t.read(typ, nil)
+	elsewhere := []string{string(spans.AgentNameKey), string(spans.AgentIDKey), string(spans.OperationNameKey),
+		string(spans.OrdinalKey), string(spans.FinishReasonsKey)}
+	if run != nil {
+		for key, f := range run.attrs {
+			if f.header {
+				elsewhere = append(elsewhere, key)
+			}
+		}
+	}
+	for _, key := range elsewhere {
+		if t.attrs[key] == nil {
+			t.attrs[key] = &attrField{}
+		}
+		t.attrs[key].elsewhere = true
+	}
 	return t
 }
 
@@ -70,7 +93,7 @@ func (t *fieldTable) read(typ reflect.Type, path []int) {
 			continue
 		}
 		keys := strings.Split(f.Tag.Get("attr"), ",")
-		field := attrField{path: at, header: slices.Contains(keys, "header"), seconds: slices.Contains(keys, "seconds"),
+		field := &attrField{path: at, header: slices.Contains(keys, "header"), seconds: slices.Contains(keys, "seconds"),
 			relative: slices.Contains(keys, "relative")}
 		for _, key := range keys {
 			if prefix, suffix, counts := strings.Cut(key, "*"); counts {
@@ -89,7 +112,7 @@ func (t *fieldTable) counts(typ reflect.Type, path []int, prefix, suffix string,
 	}
 	for i := range typ.NumField() {
 		tag := typ.Field(i).Tag
-		field := attrField{path: append(slices.Clip(path), i)}
+		field := &attrField{path: append(slices.Clip(path), i)}
 		name, _, _ := strings.Cut(tag.Get("json"), ",")
 		if typ.Field(i).Type.Kind() != reflect.Bool {
 			name += suffix
@@ -106,14 +129,11 @@ func (t *fieldTable) counts(typ reflect.Type, path []int, prefix, suffix string,
 	}
 }
 
-// set fills the field of dst that an attribute names. It reports false if there is none, or if the value has not its
-// type.
-func (t *fieldTable) set(dst reflect.Value, at *Attr) bool {
-	f, ok := t.attrs[at.Key]
-	if !ok {
+// set fills the field of dst. It reports false if there is none, or if the value has not its type.
+func (f *attrField) set(dst reflect.Value, v Value) bool {
+	if f.path == nil {
 		return false
 	}
-	v := at.Value
 	if f.seconds {
 		s, ok := v.Double()
 		if !ok || s < 0 || s >= math.MaxInt64/1e9 {

@@ -34,13 +34,14 @@ func isSaved(r *Row) bool { return !r.Attr(spans.RecordingKindKey).IsZero() }
 // isOneTurn reports whether rows of one index describe one turn. Those from events and those from a saved session may
 // have different starts.
 func isOneTurn(own []entry) bool {
-	starts := map[bool]int64{}
+	var first [2]*Row // from events, and saved
 	for i := range own {
 		r := own[i].row
-		if start, ok := starts[isSaved(r)]; ok && start != r.Start {
+		of := &first[boolByte(isSaved(r))]
+		if *of != nil && (*of).Start != r.Start {
 			return false
 		}
-		starts[isSaved(r)] = r.Start
+		*of = r
 	}
 	return true
 }

@@ -2,7 +2,6 @@ package session
 
 import (
 	"encoding/hex"
-	"slices"
 	"strings"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -162,13 +161,19 @@ type Batch struct {
 
 // Attr returns the value of key, or the zero Value.
 func (r *Row) Attr(key attribute.Key) Value {
-	i, ok := slices.BinarySearchFunc(r.Attrs, key, func(a Attr, key attribute.Key) int {
-		return strings.Compare(a.Key, string(key))
-	})
-	if !ok {
-		return Value{}
+	from, to := 0, len(r.Attrs)
+	for from < to {
+		mid := (from + to) / 2
+		switch c := strings.Compare(r.Attrs[mid].Key, string(key)); {
+		case c == 0:
+			return r.Attrs[mid].Value
+		case c < 0:
+			from = mid + 1
+		default:
+			to = mid
+		}
 	}
-	return r.Attrs[i].Value
+	return Value{}
 }
 
 // RunKey returns the run that the row belongs to.
