@@ -102,11 +102,12 @@ const whichSession = `(SELECT session FROM sessions WHERE tenant = ?1 AND id = ?
 // Rows implements store.Store.
 func (s *Store) Rows(ctx context.Context, k session.Key) iter.Seq2[session.Row, error] {
 	// By rowid, which is the order of arrival: in the order of the key every row would be on another page. Where a
-	// quarter of the rows from the first to the last are of the session, the rows between them are read one after the other.
+	// quarter of the rows from the first to the last are of the session, those between them are read one after the other.
 	const which = `session = ` + whichSession
 	const query = `WITH own AS MATERIALIZED (SELECT min(rowid) AS first, max(rowid) AS last, count(*) AS n FROM rows
 			WHERE ` + which + `)
-		SELECT canonical FROM own CROSS JOIN rows WHERE last - first < 4 * n AND rowid BETWEEN first AND last AND +` + which + `
+		SELECT canonical FROM own CROSS JOIN rows WHERE last - first < 4 * n AND rowid BETWEEN first AND last
+			AND +` + which + `
 		UNION ALL
 		SELECT canonical FROM own CROSS JOIN rows WHERE last - first >= 4 * n AND rowid IN (SELECT rowid FROM rows
 			WHERE ` + which + `)`
