@@ -37,11 +37,11 @@ func isOneTurn(own []entry) bool {
 	var first [2]*Row // from events, and saved
 	for i := range own {
 		r := own[i].row
-		of := &first[boolByte(isSaved(r))]
-		if *of != nil && (*of).Start != r.Start {
+		kind := boolByte(isSaved(r))
+		if first[kind] != nil && first[kind].Start != r.Start {
 			return false
 		}
-		*of = r
+		first[kind] = r
 	}
 	return true
 }

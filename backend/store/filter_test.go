@@ -66,8 +66,8 @@ func TestFilter(t *testing.T) {
 		{"until", long, "want a date"},
 		{"archived", "maybe", "want exclude, include or only"},
 		{"limit", "0", "want a number above 0"},
-		{"after", long, "want the place"},
-		{"after", "x.y", "want the place"},
+		{"after", long, "want the cursor that an earlier page named"},
+		{"after", "x.y", "want the cursor that an earlier page named"},
 	} {
 		var q Query
 		err := q.Filter(c.name, c.value, now)
