@@ -40,7 +40,7 @@ export CGO_ENABLED ?= 0
 # $(call each,MODULES,COMMAND): COMMAND with $$m set to each module in turn; stops at the first that fails.
 each = for m in $(1); do echo "--- $$m: $@"; $(2); done
 
-.PHONY: help demo build test test-full check race vet lint fmt fmt-check generate generate-check fuzz-short bench bench-check \
+.PHONY: help demo build cross test test-full check race vet lint fmt fmt-check generate generate-check fuzz-short bench bench-check \
 	newest instrumentation instrumentation-newest ocb-test ocb-build interop-phi-core interop-clark-agent interop-ndjson interop-acp interop-ai-sdk interop-replay interop-dashboards interop-clickhouse interop-prometheus interop-backends interop-compose interop-viewer interop-viewer-types interop-agents interop-agents-newest soak tidy ci FORCE
 
 help: ## print this list
@@ -54,6 +54,9 @@ demo: ## play a recorded agent session through a real collector and print the re
 build: bin/otelagent ## build the otelagent binary into bin/
 bin/otelagent: FORCE
 	@go -C cmd/otelagent build -trimpath -ldflags '-s -w' -o $(BIN)/otelagent .
+
+cross: ## compile the otelagent binary for macOS and Windows, on which no test runs
+	@for os in darwin windows; do echo "--- $$os"; GOOS=$$os go -C cmd/otelagent build -o /dev/null .; done
 
 test: ## run the tests of all modules in their short form: no service, no C compiler
 	@$(call each,$(MODULES),go -C $$m test -short $(TESTFLAGS) ./...)
