@@ -146,8 +146,8 @@ type column struct {
 // leastFlex is the width of a flexible column for which others give way, leastShown one below which it is empty.
 const leastFlex, leastShown = 16, 8
 
-// table draws a head and rows of styled cells. It omits columns whose cells are all empty, and those of giveWay, in that
-// order, until the others have room.
+// table draws a head and rows of styled cells. It omits columns whose cells are all empty, and those of giveWay, in
+// that order, until the others have room.
 func (d *drawer) table(cols []column, rows [][]string, giveWay ...string) {
 	widths, head, flex := make([]int, len(cols)), make([]string, len(cols)), 0
 	for c, col := range cols {
