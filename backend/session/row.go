@@ -161,7 +161,7 @@ type Batch struct {
 
 // Attr returns the value of key, or the zero Value.
 func (r *Row) Attr(key attribute.Key) Value {
-	from, to := 0, len(r.Attrs)
+	from, to := 0, len(r.Attrs) // slices.BinarySearchFunc copies an Attr for each comparison
 	for from < to {
 		mid := (from + to) / 2
 		switch c := strings.Compare(r.Attrs[mid].Key, string(key)); {

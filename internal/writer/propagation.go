@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/baggage"
 
 	"github.com/otelagent/otelagent/spans"
@@ -96,8 +97,10 @@ func (s *scope) caller() (c caller) {
 
 func callerInBaggage(ctx context.Context) caller {
 	bag := baggage.FromContext(ctx)
-	value := func(i int) string { return bag.Member(baggageKeys[i]).Value() }
-	return caller{value(0), value(1) == "true", value(2), value(3), value(0)}
+	value := func(key attribute.Key) string { return bag.Member(string(key)).Value() }
+	session := value(spans.SessionIDKey)
+	return caller{session: session, generated: value(spans.SessionMadeUpKey) == "true", run: value(spans.RunIDKey),
+		call: value(spans.ToolCallIDKey), runSession: session}
 }
 
 // fill takes from the caller what info does not say of the run's session and parents. It reports whether the session id
