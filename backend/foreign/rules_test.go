@@ -235,12 +235,16 @@ func FuzzMap(f *testing.F) {
 	}
 	f.Add([]byte{1, 2, 3, 4, 5, 6, 7, 8})
 	f.Add([]byte("\x00\x10\xff\x03parent\x01times\x02"))
+	f.Add([]byte(strings.Repeat("\x00\x06\x00", 50) + "\x00\x04\x00"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		rows := slices.Clone(base[:min(len(base), 24+len(data)%40)])
 		for len(data) >= 3 {
 			r, how, what := &rows[int(data[0])%len(rows)], data[1], int(data[2])
 			data = data[3:]
 			o := &rows[what%len(rows)]
+			if how%8 >= 4 && how%8 <= 6 && (len(r.Attrs) == 0 || len(o.Attrs) == 0) {
+				continue
+			}
 			r.Attrs = slices.Clone(r.Attrs)
 			switch how % 8 {
 			case 0:
@@ -259,9 +263,6 @@ func FuzzMap(f *testing.F) {
 				at.Value = session.StringValue(string(data[:min(len(data), what)]))
 			case 6:
 				r.Attrs = slices.Delete(r.Attrs, what%len(r.Attrs), what%len(r.Attrs)+1)
-				if len(r.Attrs) == 0 {
-					r.Attrs = o.Attrs
-				}
 			case 7:
 				r.Start, r.End = -r.Start, 1<<62+int64(what)
 			}
