@@ -77,9 +77,10 @@ func (s *OpenSpan) Copy(read func()) (attributes, blocks []attribute.KeyValue, o
 	return a.kv, now.events(math.MaxInt)[0], true
 }
 
-// changed says that a span is open, or that it changed.
+// changed says that a span is open, or that it changed, unless it has ended. The caller holds the lock, or nobody else
+// has the handle yet.
 func (h *handle) changed(apart time.Duration) {
-	if h.live {
+	if h.live && !h.ended {
 		h.tracer.config.Live.Changed((*OpenSpan)(h), apart)
 	}
 }
@@ -147,8 +148,8 @@ func (t *Turn) waits(n int) {
 		return
 	}
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	t.questions = max(t.questions+n, 0)
-	t.mu.Unlock()
 	t.changed(0)
 }
 

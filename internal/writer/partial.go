@@ -34,8 +34,8 @@ func (t *Turn) Partial(kind PartialKind, text []byte) {
 		return
 	}
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	if t.ended || t.reply != nil { // what is whole has no further pieces
-		t.mu.Unlock()
 		return
 	}
 	if t.partial == nil {
@@ -46,7 +46,6 @@ func (t *Turn) Partial(kind PartialKind, text []byte) {
 	} else {
 		t.partial.add(kind, text)
 	}
-	t.mu.Unlock()
 	t.changed(t.tracer.config.PartialEvery)
 }
 

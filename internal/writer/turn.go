@@ -103,6 +103,8 @@ func (t *Turn) Request(req Request) {
 	}
 	at := t.asks(&req)
 	t.sendEarly(spans.ListRequest+"/"+strconv.Itoa(max(req.Attempt, 0)), at)
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	t.changed(0)
 }
 
@@ -243,7 +245,6 @@ func (t *Turn) discardLocked(d DiscardedAttempt) {
 	t.mu.Unlock()
 	if t.recording {
 		Note(t, noteDiscarded, d.body(), d.At)
-		t.changed(0)
 	}
 }
 

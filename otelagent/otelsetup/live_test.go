@@ -220,6 +220,10 @@ func TestLiveIsBounded(t *testing.T) {
 		}
 		for _, turn := range turns {
 			turn.End(writer.TurnResult{})
+			turn.UserAnswered() // what comes late is no change of an open span
+			turn.Request(writer.Request{})
+			turn.Discard(writer.DiscardedAttempt{})
+			turn.Partial(writer.PartialText, []byte("x"))
 		}
 		_, turn := run.StartTurn(ctx, writer.TurnInfo{}) // there is room again
 		time.Sleep(20 * time.Millisecond)
