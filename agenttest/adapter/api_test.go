@@ -25,6 +25,8 @@ func TestHandlesFromContext(t *testing.T) {
 	check("turn", turnCtx, run, turn, nil)
 	toolCtx, tool := turn.StartTool(turnCtx, otelagent.ToolCall{ID: "c"})
 	check("tool call", toolCtx, run, turn, tool)
+	looseCtx, loose := turn.StartTool(runCtx, otelagent.ToolCall{ID: "c2"})
+	check("tool call of a turn in a context of its run", looseCtx, run, turn, loose)
 	childCtx, child := p.Tracer().StartRun(toolCtx, otelagent.RunInfo{})
 	check("sub-agent", childCtx, child, nil, nil)
 	if run.SessionID() != "s" || run.ID() != "r" || child.SessionID() != "s" || child.ID() == "" {

@@ -129,8 +129,8 @@ func (h *handle) attrs() *attrs {
 // child starts c as a child of h, in the place of h, and counts it, as far as it is sent: else it would be missed.
 func (h *handle) child(ctx context.Context, c *handle, kind *spanKind, at Moment, a *attrs, id seed) {
 	c.origin, c.index, c.place = h.origin, h.index, h.place
-	c.scope.run = h.scope.run
-	if in := scopeOf(ctx); in != nil && in.run == h.scope.run {
+	c.scope.run, c.scope.turn = h.scope.run, h.scope.turn
+	if in := scopeOf(ctx); c.scope.turn == nil && in != nil && in.run == h.scope.run {
 		c.scope.turn = in.turn
 	}
 	id.turn = h.place.id.turn

@@ -19,6 +19,7 @@ const (
 )
 
 const (
+	mostQueueSpans = 1 << 20 // that may be asked for: the batcher takes the memory of its queue at once
 	// queueSlack is how much longer the batcher's own queue is, into which it puts a mark for each flush. So the
 	// batcher itself, which does not count, never drops a span.
 	queueSlack = 64
@@ -44,7 +45,7 @@ func newQueue(e *Exporter, c *config) *queue {
 	fromEnv, _ := strconv.Atoi(os.Getenv("OTEL_BSP_MAX_QUEUE_SIZE"))
 	q := &queue{exporter: e, blocking: c.blocking,
 		maxBytes: cmp.Or(max(c.queueBytes, 0), DefaultMaxQueueBytes),
-		maxSpans: int64(cmp.Or(max(c.queueSpans, 0), max(fromEnv, 0), DefaultMaxQueueSpans))}
+		maxSpans: int64(min(cmp.Or(max(c.queueSpans, 0), max(fromEnv, 0), DefaultMaxQueueSpans), mostQueueSpans))}
 	e.queue = q
 	e.ctx, q.cancel = context.WithCancel(context.Background())
 	opts := []sdktrace.BatchSpanProcessorOption{sdktrace.WithMaxQueueSize(int(q.maxSpans) + queueSlack)}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -256,6 +257,22 @@ func TestSetupErrors(t *testing.T) {
 				t.Errorf("%v, want %s", err, tt.says)
 			}
 		})
+	}
+}
+
+// A queue without a bound in spans is possible, bounded by its bytes.
+func TestLongQueue(t *testing.T) {
+	t.Setenv("OTEL_BSP_MAX_QUEUE_SIZE", fmt.Sprint(math.MaxInt))
+	for _, n := range []int{0, math.MaxInt} {
+		p, err := otelsetup.Setup(t.Context(), otelsetup.WithMaxQueue(n, 0), otelsetup.WithoutGlobal(),
+			otelsetup.WithExporter(otelsetup.NewFuncExporter(func(context.Context, []byte) error { return nil })))
+		if err != nil {
+			t.Fatal(err)
+		}
+		record(t, p, 1)
+		if err := p.Shutdown(t.Context()); err != nil || p.Stats().Lost() != 0 {
+			t.Errorf("%v, %+v", err, p.Stats())
+		}
 	}
 }
 
