@@ -2,6 +2,7 @@ package otelagent
 
 import (
 	"cmp"
+	"time"
 
 	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/spans"
@@ -20,13 +21,16 @@ type Decision struct {
 	Source  spans.PermissionSource
 	// Reason is why, and who decided (content).
 	Reason string
+	// Wait is how long somebody was waited for; zero when nobody was.
+	Wait time.Duration
 	// Err is why nothing could be decided; it stands for an empty Reason.
 	Err error
 }
 
 // End records the decision; later calls do nothing.
 func (p *Permission) End(d Decision) {
-	full := writer.PermissionEvaluation{Action: d.Action, Pattern: d.Pattern, Source: d.Source, Reason: d.Reason}
+	full := writer.PermissionEvaluation{Action: d.Action, Pattern: d.Pattern, Source: d.Source, Reason: d.Reason,
+		Wait: d.Wait}
 	if d.Err != nil {
 		full.Action = cmp.Or(full.Action, spans.ActionDeny)
 		full.Outcome = string(spans.OutcomeError)

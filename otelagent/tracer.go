@@ -48,8 +48,8 @@ func TurnFromContext(ctx context.Context) *Turn {
 	return (*Turn)(turn)
 }
 
-// ToolCallFromContext returns the tool call that encloses ctx, so that a tool can report its progress; nil without one,
-// and nil does nothing.
+// ToolCallFromContext returns the tool call of the innermost run whose context ctx is, or derives from, so that a tool
+// can report its progress; nil without one, and nil does nothing.
 func ToolCallFromContext(ctx context.Context) *Tool {
 	_, _, tool := writer.InContext(ctx)
 	return (*Tool)(tool)

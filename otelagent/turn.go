@@ -64,7 +64,8 @@ type Request struct {
 	Payload []byte
 	// Messages say where the messages of Payload came from, in its order. Without Payload they are the request.
 	Messages []Message
-	// Parameters are what the request asks for in addition. Those of Payload count before these.
+	// Parameters are what the request asks for in addition. With a Payload its own System and Tools count, and its other
+	// parameters where these are not stated.
 	Parameters Parameters
 }
 
@@ -74,8 +75,8 @@ type Parameters = spans.Parameters
 
 // ParseRequest reads the body of a request: Anthropic messages, OpenAI chat and responses, Gemini, Ollama, phi-core.
 // Each message has its role and the tool call that it answers, so that the caller has to add provenance only. The
-// result shares memory with payload. Limits: 131,072 messages, 200 levels of nesting. It returns an error for what is
-// no JSON object.
+// result shares memory with payload. Limits: 131,072 messages, 200 levels of nesting. The error names the key and what
+// is allowed there, or says that payload is no JSON object; the result then holds what could be read.
 func ParseRequest(payload []byte) (Request, error) {
 	r, err := writer.ParseRequest(payload)
 	return Request{r.Attempt, r.Payload, r.Messages, r.Parameters}, err

@@ -7,7 +7,7 @@ type Redactable struct {
 	// JSON says that Body is JSON; else it is text.
 	JSON bool
 	// Place says where it is: one of the values below, or the name of the list that it is alone in (ListArgs,
-	// ListResult, ListSummary, ListMetadata, ListRules).
+	// ListResult, ListSummary, ListMetadata, ListRules, ListOptions).
 	Place string
 	// Role is that of a message: user, assistant, toolResult, or what the loop says.
 	Role string

@@ -52,6 +52,21 @@ func TestDurationIsNotThatOfProcessors(t *testing.T) {
 	}
 }
 
+// A host says how long it waited for a decision, if it did.
+func TestWaitOfADecision(t *testing.T) {
+	got := measure(t, func(tracer *writer.Tracer) {
+		ctx, run := (*otelagent.Tracer)(tracer).StartRun(t.Context(), otelagent.RunInfo{})
+		ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
+		for _, wait := range []time.Duration{0, 3 * time.Second} {
+			turn.StartPermission(ctx, "bash", "c").End(otelagent.Decision{Action: spans.ActionAllow, Wait: wait})
+		}
+	})
+	h, _ := got[spans.MetricPermissionWaiting].(metricdata.Histogram[float64])
+	if len(h.DataPoints) != 1 || h.DataPoints[0].Count != 1 || h.DataPoints[0].Sum != 3 {
+		t.Errorf("%+v, want one sample of 3 s", h.DataPoints)
+	}
+}
+
 // An end before the start gives no duration, and a call made a billion times no retries, whatever is sampled; a turn
 // that we closed has no error.
 func TestNonsenseIsNotMeasured(t *testing.T) {

@@ -224,7 +224,7 @@ func (p *Providers) Stats() Stats {
 	return s
 }
 
-// spanLimits raises the limits of the environment where they are lower than the spans of a tracer need: at most 47
+// spanLimits raises the limits of the environment where they are lower than the spans of a tracer need: at most 65
 // events of 5 attributes. Values are not limited: a block cut short is not the block that its id names.
 func spanLimits() sdktrace.SpanLimits {
 	l := sdktrace.NewSpanLimits()
