@@ -80,10 +80,10 @@ func WithSampler(s sdktrace.Sampler) Option { return func(c *config) { c.sampler
 func WithBlocking() Option { return func(c *config) { c.blocking = true } }
 
 // WithMaxQueue bounds how many spans and how many bytes of them wait to be sent, those under way included. Zero and
-// less mean the defaults: OTEL_BSP_MAX_QUEUE_SIZE or DefaultMaxQueueSpans, and DefaultMaxQueueBytes. More than 1,048,576
-// spans count as that. A span that would exceed a bound is dropped as it ends, so the newest are lost, and counted in
-// Stats. With WithBlocking its end waits instead, and a span larger than all bytes is sent alone. The bytes of a span
-// are those of a request that holds it alone; encoding adds one request to them.
+// less mean the defaults: OTEL_BSP_MAX_QUEUE_SIZE or DefaultMaxQueueSpans, and DefaultMaxQueueBytes. The most spans are
+// 1,048,576. A span that would exceed a bound is dropped as it ends, so the newest are lost, and counted in Stats. With
+// WithBlocking its end waits instead, and a span larger than all bytes is sent alone. The bytes of a span are those of
+// a request that holds it alone; encoding adds one request to them.
 func WithMaxQueue(spans int, bytes int64) Option {
 	return func(c *config) { c.queueSpans, c.queueBytes = spans, bytes }
 }
