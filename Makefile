@@ -27,8 +27,10 @@ GOLANGCI := $(BIN)/golangci-lint
 # The race detector watches our code and all that it calls, but for SQLite's C as Go and zstd: these two took most of its time.
 NOT_WATCHED := -gcflags=modernc.org/...=-race=false -gcflags=github.com/klauspost/compress/...=-race=false
 
-# Tests that read many recordings one after the other: the race detector needs concurrency, not data.
-NOT_RACED := TestOracle|TestForeignSamples|TestGuideConformance|TestCaptureLevels|TestImportTwice|TestHostile|TestCardinality|TestCutAnywhere|TestOrderBlind|TestExportsComeBack|TestExportIsReplayEligible|TestExportedCounts|TestSentAgainAfterItGrew|TestGuideComesBack|TestContentLater|TestEveryPayloadComesBack|TestOpenRunsAreBounded
+# Tests that read many recordings, or run many commands, one after the other: the race detector needs concurrency, not
+# data. Tests with a bound of time that it exceeds are here, too.
+NOT_RACED := TestOracle|TestForeignSamples|TestGuideConformance|TestCaptureLevels|TestImportTwice|TestHostile|TestCardinality|TestCutAnywhere|TestOrderBlind|TestExportsComeBack|TestExportIsReplayEligible|TestExportedCounts|TestSentAgainAfterItGrew|TestGuideComesBack|TestContentLater|TestEveryPayloadComesBack|TestOpenRunsAreBounded|TestNestingBomb|TestImportNamesTheFileOfALine|TestImportIsPrivate|TestImportRecognises|TestImportFollow
+NOT_RACED_SCRIPTS := capture|dialects|diff|export|guide|ls|read|replay|request|show|stats|status|usage
 
 FUZZTIME ?= 2s
 SOAKTIME ?= 10m
@@ -68,7 +70,8 @@ check: test vet fmt-check lint generate-check race fuzz-short ## run all that CI
 
 # $(call raced,MODULE,PACKAGES). A test (internal/modules) requires that every package that starts goroutines or has a mutex is here.
 raced = echo "--- $(1): race"; $(racing)
-racing = CGO_ENABLED=1 go -C $(1) test -race -short -timeout 20m $(NOT_WATCHED) -skip '^($(NOT_RACED))$$' $(TESTFLAGS) $(2)
+racing = CGO_ENABLED=1 go -C $(1) test -race -short -timeout 20m $(NOT_WATCHED) \
+	-skip '^($(NOT_RACED))$$|^TestScripts$$/^($(NOT_RACED_SCRIPTS))$$' $(TESTFLAGS) $(2)
 
 race: ## the short tests of concurrent code with the race detector (needs a C compiler)
 	@$(call raced,.,./internal/writer ./instrumentation/net/http/otelllmhttp)
