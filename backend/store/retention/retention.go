@@ -55,13 +55,15 @@ const (
 // count from. It may be left at any moment, by ctx, and be called from several processes at once. It holds some 200
 // bytes for each session of the store.
 //
-// Apply first brings summaries up to date (project.Session). It spares a session that is Put to meanwhile. It judges
-// one whose rows cannot be read (store.ErrData) by the summary that it has.
+// Apply first brings summaries up to date (project.Session). It spares a session that is Put to meanwhile, and one whose
+// summary it could not bring up to date. It judges one whose rows cannot be read (store.ErrData) by the summary that it
+// has.
 //
-// A session that cannot be deleted because of its data keeps no other one from it; the error joins the first few. Any
-// other error ends Apply. Sessions that no query finds any more and that could not be erased yet count as deleted.
+// A session that cannot be deleted because of its data keeps no other one from it, nor do the first few whose summaries
+// could not be brought up to date; the error joins the first few. Any other error ends Apply. Sessions that no query
+// finds any more and that could not be erased yet count as deleted.
 func Apply(ctx context.Context, st store.Store, now time.Time, p Policy) (Result, error) {
-	a := &applier{st: st, policy: p, now: now}
+	a := newApplier(st, now, p)
 	err := a.apply(ctx)
 	if over := a.failed - maxErrors; over > 0 {
 		a.errs = append(a.errs, fmt.Errorf("and %d more sessions failed", over))
@@ -75,7 +77,8 @@ func Apply(ctx context.Context, st store.Store, now time.Time, p Policy) (Result
 // Choose returns what Apply would delete by MaxAge and MaxSessions, oldest first. With readOnly it brings no summary up
 // to date.
 func Choose(ctx context.Context, st store.Store, now time.Time, p Policy, readOnly bool) ([]store.Deletion, error) {
-	a := &applier{st: st, policy: p, now: now, readOnly: readOnly, gone: map[session.Key]bool{}}
+	a := newApplier(st, now, p)
+	a.readOnly = readOnly
 	var out []store.Deletion
 	for _, judge := range []func([]*item) []*group{a.byAge, a.bySessions} {
 		groups, err := a.choose(ctx, judge)
@@ -89,6 +92,9 @@ func Choose(ctx context.Context, st store.Store, now time.Time, p Policy, readOn
 			}
 		}
 	}
+	if err := errors.Join(a.errs...); err != nil {
+		return nil, fmt.Errorf("retention: %w", err)
+	}
 	return out, nil
 }
 
@@ -98,10 +104,15 @@ type applier struct {
 	policy   Policy
 	now      time.Time
 	readOnly bool
-	gone     map[session.Key]bool // counts as deleted
+	gone     map[session.Key]bool // that are judged no more
+	unread   map[session.Key]bool // whose summaries could not be brought up to date, but not because of their data
 	result   Result
 	errs     []error
 	failed   int // sessions
+}
+
+func newApplier(st store.Store, now time.Time, p Policy) *applier {
+	return &applier{st: st, policy: p, now: now, gone: map[session.Key]bool{}, unread: map[session.Key]bool{}}
 }
 
 // item is what is known of a session.
@@ -170,10 +181,17 @@ func (a *applier) choose(ctx context.Context, judge func([]*item) []*group) (out
 			return nil, err
 		}
 		err = project.Sessions(ctx, a.st, stale, func(k session.Key, err error) error {
-			if errors.Is(err, store.ErrData) {
-				damaged[k], err = true, nil // else nothing would ever delete it
+			switch {
+			case errors.Is(err, store.ErrData):
+				damaged[k] = true // else nothing would ever delete it
+			case err == nil || a.unread[k]: // one that stays stale is spared
+			case ctx.Err() != nil || errors.Is(err, store.ErrClosed) || a.failed >= maxErrors:
+				return err
+			default:
+				a.unread[k] = true
+				a.fail(err)
 			}
-			return err
+			return nil
 		})
 		if err != nil {
 			return nil, err
@@ -311,7 +329,7 @@ func (a *applier) bySessions(items []*item) (out []*group) {
 // it later.
 func (a *applier) byBytes(ctx context.Context) error {
 	last, deleted := int64(math.MaxInt64), int64(0) // deleted of one size of the store
-	for first := true; ; first = false {
+	for first := true; ; {
 		size, err := a.st.Size(ctx, session.Key{})
 		if err != nil {
 			return fmt.Errorf("MaxBytes: %w", err)
@@ -326,29 +344,44 @@ func (a *applier) byBytes(ctx context.Context) error {
 		if first { // one group: deleting also frees what is not of sessions, such as a log
 			want = 0
 		}
-		freed := int64(0)
+		var oldest []*group
+		sizes := map[session.Key]int64{}
 		groups, err := a.choose(ctx, func(items []*item) []*group {
-			freed = 0
-			all := a.groups(items, true)
-			for i, g := range all {
-				if i > 0 && freed >= want {
-					return all[:i]
+			oldest = a.groups(items, true)
+			sum := int64(0)
+			for i, g := range oldest {
+				if i > 0 && sum >= want {
+					oldest = oldest[:i]
+					break
 				}
 				for _, x := range g.items {
 					n, _ := a.st.Size(ctx, x.key)
-					freed += n
+					sizes[x.key], sum = n, sum+n
 				}
 			}
-			return all
+			return oldest
 		})
 		if err != nil {
 			return err
 		}
 		before := a.result.ByBytes
-		if err := a.delete(ctx, groups, &a.result.ByBytes); err != nil || a.result.ByBytes == before {
+		if err := a.delete(ctx, groups, &a.result.ByBytes); err != nil || len(oldest) == 0 {
 			return err
 		}
-		deleted += freed
+		if a.result.ByBytes == before { // all of them are Put to meanwhile: the next ones go
+			for _, g := range oldest {
+				for _, x := range g.items {
+					a.gone[x.key] = true
+				}
+			}
+			continue
+		}
+		first = false
+		for _, g := range groups {
+			for _, d := range g {
+				deleted += sizes[d.Key]
+			}
+		}
 	}
 }
 
@@ -381,9 +414,7 @@ func (a *applier) deleteList(ctx context.Context, list []store.Deletion, count *
 	case !errors.Is(err, store.ErrData):
 		return err
 	case len(list) == 1:
-		if a.failed++; a.failed <= maxErrors {
-			a.errs = append(a.errs, fmt.Errorf("session %q: %w", list[0].Key.ID, err))
-		}
+		a.fail(fmt.Errorf("session %q: %w", list[0].Key.ID, err))
 		return nil
 	}
 	for _, d := range list { // one of them is bad
@@ -395,4 +426,11 @@ func (a *applier) deleteList(ctx context.Context, list []store.Deletion, count *
 		}
 	}
 	return nil
+}
+
+// fail notes the error of a session.
+func (a *applier) fail(err error) {
+	if a.failed++; a.failed <= maxErrors {
+		a.errs = append(a.errs, err)
+	}
 }

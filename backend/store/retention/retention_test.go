@@ -267,29 +267,62 @@ func TestPutMeanwhile(t *testing.T) {
 	}
 }
 
+// TestBytesPutMeanwhile: one that says to be from the future is the oldest, and is Put to whenever Apply looks at it.
+func TestBytesPutMeanwhile(t *testing.T) {
+	st := &hooked{Store: memstore.New()}
+	future, n := key("future"), byte(1)
+	add(t, st, future, now.Add(48*time.Hour), "")
+	for i := range 3 {
+		add(t, st, key(fmt.Sprint("s", i)), hours(i), "")
+	}
+	st.beforeMark = func(k session.Key) {
+		if k == future {
+			n++
+			put(t, st.Store, row(k, n, now.Add(48*time.Hour), ""))
+		}
+	}
+	want(t, "result", apply(t, st, retention.Policy{MaxBytes: 1}), retention.Result{Sessions: 3, ByBytes: 3})
+	want(t, "left", left(t, st), "future")
+}
+
 // corrupt fails to give the rows of a session.
 type corrupt struct {
 	*memstore.Store
 	bad session.Key
+	err error
 }
 
 func (c *corrupt) Rows(ctx context.Context, k session.Key) iter.Seq2[session.Row, error] {
 	if k == c.bad {
 		return func(yield func(session.Row, error) bool) {
-			yield(session.Row{}, fmt.Errorf("broken: %w", store.ErrData))
+			yield(session.Row{}, c.err)
 		}
 	}
 	return c.Store.Rows(ctx, k)
 }
 
 func TestCorrupt(t *testing.T) {
-	st := &corrupt{Store: memstore.New()}
-	add(t, st, key("a"), hours(100), "")
-	add(t, st, key("b"), hours(100), "")
-	put(t, st, row(key("a"), 1, hours(100), ""))
-	st.bad = key("a")
-	want(t, "one that cannot be read goes too", apply(t, st, retention.Policy{MaxAge: time.Hour}),
+	p := retention.Policy{MaxAge: time.Hour, MaxBytes: 1}
+	fill := func(err error) *corrupt {
+		st := &corrupt{Store: memstore.New(), err: err}
+		add(t, st, key("a"), hours(100), "")
+		add(t, st, key("b"), hours(100), "")
+		put(t, st, row(key("a"), 1, hours(100), ""))
+		st.bad = key("a")
+		return st
+	}
+	want(t, "one that cannot be read goes too", apply(t, fill(fmt.Errorf("broken: %w", store.ErrData)), p),
 		retention.Result{Sessions: 2, ByAge: 2})
+	// One whose rows may be read later stays, and keeps no other.
+	memory := errors.New("too little memory")
+	st := fill(memory)
+	r, err := retention.Apply(t.Context(), st, now, p)
+	if r.ByAge != 1 || left(t, st) != "a" || !errors.Is(err, memory) || strings.Contains(err.Error(), "\n") {
+		t.Errorf("%+v, %v, left: %s", r, err, left(t, st))
+	}
+	if _, err := retention.Choose(t.Context(), fill(memory), now, p, false); !errors.Is(err, memory) {
+		t.Errorf("Choose: %v", err)
+	}
 }
 
 func TestErrors(t *testing.T) {
