@@ -334,7 +334,7 @@ func (c Cursor) String() string {
 
 const newWord = "new"
 
-// ParseCursor reads what String wrote. The error holds nothing of the text.
+// ParseCursor reads what String wrote. The error holds no more than 64 bytes of the text.
 func ParseCursor(text string) (Cursor, error) {
 	number, id, ok := strings.Cut(text, ".")
 	c := Cursor{ID: id, New: number == newWord}

@@ -102,6 +102,10 @@ func (e *sessionExporter) put(ctx context.Context, st *openStore, d *delivery, b
 	if err != nil || len(batch.Rows)+len(batch.Blocks) == 0 {
 		return err
 	}
+	defer func() { // also before an error, after which the sender may never come again
+		st.sizes.wrote(d.stored)
+		st.worker.TouchBatch(d.stored)
+	}()
 	for parts, writes := []session.Batch{batch}, 0; len(parts) > 0; writes++ {
 		part := parts[0]
 		parts = parts[1:]
@@ -121,8 +125,6 @@ func (e *sessionExporter) put(ctx context.Context, st *openStore, d *delivery, b
 			join(&d.stored, part)
 		}
 	}
-	st.sizes.wrote(d.stored)
-	st.worker.TouchBatch(d.stored)
 	return nil
 }
 

@@ -215,12 +215,13 @@ func TestRefusedSessionsAmongMany(t *testing.T) {
 	for i := range 1000 {
 		ids = append(ids, fmt.Sprint("s", i))
 	}
-	b := setup(t, refuse("s0", "s300", "s999"))
+	patient := func(c *Config) { c.TimeoutConfig.Timeout = 0 } // else a slow machine begins again
+	b := setup(t, refuse("s0", "s300", "s999"), patient)
 	require.NoError(t, b.exp.ConsumeTraces(t.Context(), traces(ids...)))
 	require.Len(t, b.store.committed(), len(ids)-3)
 	require.Less(t, b.store.puts, 100)
 
-	all := setup(t, refuse(ids...))
+	all := setup(t, refuse(ids...), patient)
 	err := all.exp.ConsumeTraces(t.Context(), traces(ids...))
 	require.ErrorIs(t, err, store.ErrData)
 	require.True(t, consumererror.IsPermanent(err))
@@ -246,6 +247,23 @@ func TestRefusedRowLeavesTheGoodOnes(t *testing.T) {
 			require.Equal(t, 1, b.logs.FilterLevelExact(zapcore.WarnLevel).Len())
 		})
 	}
+}
+
+// What is stored of a batch whose rest fails has a summary soon, although its sender gives up.
+func TestStoredPartsOfAFailedBatchAreProjected(t *testing.T) {
+	b := setup(t, func(part session.Batch) error {
+		if err := refuse("bad")(part); err != nil || rowSessions(part)[0] != "a" {
+			return err
+		}
+		return errors.New("away")
+	}, noRetry)
+	err := b.exp.ConsumeTraces(t.Context(), traces("a", "bad", "b"))
+	require.ErrorContains(t, err, "away")
+	require.Equal(t, map[string]int{"b": 1}, b.store.committed())
+	require.Eventually(t, func() bool {
+		stale, err := store.Stale(t.Context(), b.store)
+		return err == nil && len(stale) == 0
+	}, 20*time.Second, 20*time.Millisecond)
 }
 
 func TestTimeoutReachesTheStore(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -40,7 +41,7 @@ func (l *limits) GetHTTPHandler(context.Context) (extensionmiddleware.WrapHTTPHa
 			_ = r.Body.Close()
 			var tooLong *http.MaxBytesError
 			switch {
-			case errors.Is(err, errBusy):
+			case errors.Is(err, errBusy), errors.Is(err, errSlow): // OTLP senders drop what 400 refuses
 				w.Header().Set("Retry-After", strconv.Itoa(int(retryAfter/time.Second)))
 				http.Error(w, err.Error(), http.StatusServiceUnavailable)
 				return
@@ -83,6 +84,8 @@ func (l *limits) read(conn *http.ResponseController, r *http.Request, a *admissi
 		switch {
 		case errors.Is(err, otlpbounds.ErrTooLarge):
 			return nil, errTooLarge
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			return nil, errSlow
 		case err != nil && !errors.Is(err, io.EOF):
 			return nil, err
 		case n == step:

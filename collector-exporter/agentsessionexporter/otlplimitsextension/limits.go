@@ -32,6 +32,7 @@ const (
 var (
 	errTooLarge = errors.New("the request takes more memory when decoded than otlp_limits allows (max_request_mib): " +
 		"send smaller batches")
+	errSlow = errors.New("the body comes too slowly for otlp_limits: send again later")
 	errBusy = errors.New("too many requests at once (max_in_flight_mib of otlp_limits): send again later")
 )
 
