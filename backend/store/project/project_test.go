@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/backend/session/export"
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/memstore"
 	"github.com/otelagent/otelagent/spans"
@@ -213,6 +214,49 @@ func TestBackOff(t *testing.T) {
 		st.want(t, "touched", before+1)
 		if err := w.Close(t.Context()); err == nil {
 			t.Error("Close returned no error of a session that fails")
+		}
+	})
+}
+
+// guided keeps the tables of the agent guide as far as projections of one session make another one stale.
+type guided struct {
+	recorder
+	stale map[session.Key]string
+}
+
+func (g *guided) ChatTables() bool { return true }
+
+func (g *guided) ProjectChat(ctx context.Context, k session.Key, _ store.Revision, _ iter.Seq2[export.Row, error]) error {
+	if other := g.stale[k]; other != "" {
+		return g.Put(ctx, session.Batch{Rows: []session.Row{row(other, 1, session.KindRun)}})
+	}
+	return nil
+}
+
+func (g *guided) CallMessage(context.Context, string, string) (string, error) { return "", nil }
+
+// A worker projects a sub-agent once more after its parent, whose message its rows name, and ends there.
+func TestSpawned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := &guided{recorder: recorder{Store: memstore.New()}, stale: map[session.Key]string{}}
+		w := NewWorker(st, nil)
+		synctest.Wait()
+		child, parent := row("child", 1, session.KindRun), row("parent", 1, session.KindRun)
+		for r, of := range map[*session.Row]string{&child: "parent", &parent: "child"} { // hostile: of each other
+			r.Attrs = []session.Attr{{Key: string(spans.RunParentSessionIDKey), Value: session.StringValue(of)}}
+		}
+		w.TouchBatch(put(t, st, child))
+		time.Sleep(DefaultQuiet)
+		st.want(t, "the child", 1)
+		st.stale = map[session.Key]string{key("parent"): "child", key("child"): "parent"}
+		w.TouchBatch(put(t, st, parent))
+		time.Sleep(DefaultMaxLag + DefaultQuiet)
+		st.want(t, "the parent, and the child again", 3)
+		time.Sleep(time.Hour)
+		st.want(t, "an hour later", 3)
+		st.stale = nil
+		if err := w.Close(t.Context()); err != nil {
+			t.Fatal(err)
 		}
 	})
 }

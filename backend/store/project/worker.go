@@ -48,10 +48,11 @@ type Worker struct {
 }
 
 // due says when a session is to be projected: at the time at, which moves, but no later than latest. wait is how long
-// it waited after it failed.
+// it waited after it failed. again says that nothing was Put to it: another projection made it stale.
 type due struct {
 	at, latest time.Time
 	wait       time.Duration
+	again      bool
 }
 
 func (d due) next() time.Time {
@@ -118,7 +119,7 @@ func (w *Worker) touch(k session.Key, now time.Time, wait, maxLag time.Duration)
 	if sooner {
 		d.latest = now.Add(maxLag)
 	}
-	d.at = now.Add(wait)
+	d.at, d.again = now.Add(wait), false
 	w.pending[k] = d
 	if sooner {
 		w.wakeUp()
@@ -207,6 +208,11 @@ func (w *Worker) round(ctx context.Context, first bool) (asked bool) {
 	for k, d := range ready {
 		w.project(ctx, p, k, d.wait)
 	}
+	for k, d := range ready {
+		if !d.again {
+			w.spawned(ctx, k)
+		}
+	}
 	if !sweep {
 		return false
 	}
@@ -232,6 +238,26 @@ func (w *Worker) round(ctx context.Context, first bool) (asked bool) {
 	return err == nil
 }
 
+// spawned notes the sub-agents that the projection of their parent made stale: their rows in the tables of the agent
+// guide name a message of it, which may be there now. They are projected at most every DefaultMaxLag, as some calls are
+// never found.
+func (w *Worker) spawned(ctx context.Context, k session.Key) {
+	if c, ok := w.st.(chatTables); !ok || !c.ChatTables() {
+		return
+	}
+	for m, err := range w.st.Sessions(ctx, store.Query{Tenant: k.Tenant, Parent: k.ID, Stale: true}) {
+		if err != nil {
+			return // the next projection of k comes here again
+		}
+		w.mu.Lock()
+		if _, waits := w.pending[m.Key]; !waits && len(w.pending) < maxPending {
+			at := time.Now().Add(DefaultMaxLag)
+			w.pending[m.Key] = due{at: at, latest: at, again: true}
+		}
+		w.mu.Unlock()
+	}
+}
+
 // project projects a session unless Close was called, which does the rest. wait is how long it waited after it failed.
 func (w *Worker) project(ctx context.Context, p *projector, k session.Key, wait time.Duration) {
 	select {
@@ -252,7 +278,7 @@ func (w *Worker) project(ctx context.Context, p *projector, k session.Key, wait 
 	if _, touched := w.pending[k]; !touched && len(w.pending) < maxPending {
 		wait = min(max(retryAfter, 2*wait), maxRetryAfter)
 		again := time.Now().Add(wait)
-		w.pending[k] = due{again, again, wait}
+		w.pending[k] = due{at: again, latest: again, wait: wait}
 	}
 }
 

@@ -31,6 +31,7 @@ import (
 	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/spans"
 )
 
 // chatRows are the rows of a session with a message of each text, and a prompt that every session has.
@@ -285,6 +286,28 @@ func TestChatTablesNameTheParentsMessage(t *testing.T) {
 		if len(got) != 1 || !strings.HasPrefix(got[0], "tool-") {
 			t.Errorf("child first %t: %v", childFirst, got)
 		}
+	}
+}
+
+// A fork has no message of the session that it is of, and stays projected whatever comes to that.
+func TestChatTablesForks(t *testing.T) {
+	s := newStore(t, filepath.Join(t.TempDir(), "s.db"), WithChatTables())
+	first, more, fork := storetest.Row(key("first"), 1), storetest.Row(key("first"), 2), storetest.Row(key("fork"), 3)
+	fork.Attrs = []session.Attr{{Key: string(spans.RunForkParentIDKey), Value: session.StringValue("first")}}
+	for _, rows := range [][]session.Row{{first, fork}, {more}} {
+		for i := range rows {
+			rows[i].Kind, rows[i].Turn = session.KindRun, session.NoTurn
+		}
+		must.Do(t, s.Put(t.Context(), session.Batch{Rows: rows}))
+		must.Do(t, project.Refresh(t.Context(), s))
+	}
+	if got := column(t, s, `SELECT id FROM chat_sessions WHERE parent_id = 'first'`); len(got) != 1 || got[0] != "fork" {
+		t.Errorf("forks of the first one: %v", got)
+	}
+	must.Do(t, s.Put(t.Context(), session.Batch{Rows: []session.Row{first}}))
+	must.Do(t, project.Session(t.Context(), s, key("first")))
+	if stale := must.Get(store.Stale(t.Context(), s))(t); len(stale) > 0 {
+		t.Errorf("%v are to be projected once more", stale)
 	}
 }
 
