@@ -226,7 +226,8 @@ type guided struct {
 
 func (g *guided) ChatTables() bool { return true }
 
-func (g *guided) ProjectChat(ctx context.Context, k session.Key, _ store.Revision, _ iter.Seq2[export.Row, error]) error {
+func (g *guided) ProjectChat(ctx context.Context, k session.Key, _ store.Revision,
+	_ iter.Seq2[export.Row, error]) error {
 	if other := g.stale[k]; other != "" {
 		return g.Put(ctx, session.Batch{Rows: []session.Row{row(other, 1, session.KindRun)}})
 	}

@@ -55,9 +55,9 @@ const (
 // count from. It may be left at any moment, by ctx, and be called from several processes at once. It holds some 200
 // bytes for each session of the store.
 //
-// Apply first brings summaries up to date (project.Session). It spares a session that is Put to meanwhile, and one whose
-// summary it could not bring up to date. It judges one whose rows cannot be read (store.ErrData) by the summary that it
-// has.
+// Apply first brings summaries up to date (project.Session). It spares a session that is Put to meanwhile, and one
+// whose summary it could not bring up to date. It judges one whose rows cannot be read (store.ErrData) by the summary
+// that it has.
 //
 // A session that cannot be deleted because of its data keeps no other one from it, nor do the first few whose summaries
 // could not be brought up to date; the error joins the first few. Any other error ends Apply. Sessions that no query

@@ -194,8 +194,8 @@ func (s *Store) CallMessage(ctx context.Context, sessionID, callID string) (id s
 	return id, err
 }
 
-// chatOrphans marks sessions as dirty that a session spawned and whose rows do not name its message yet. Those of a fork
-// never do.
+// chatOrphans marks sessions as dirty that a session spawned and whose rows do not name its message yet. Those of a
+// fork never do.
 const chatOrphans = `UPDATE sessions SET projected = mark - 1 WHERE tenant = '' AND mark <= projected
 	AND id IN (SELECT id FROM chat_sessions WHERE parent_id = ?1 AND parent_message_id IS NULL)
 	AND session IN (SELECT session FROM summaries WHERE parent = ?1 AND parent <> '')`
