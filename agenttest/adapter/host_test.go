@@ -3,6 +3,7 @@ package adapter_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"strconv"
@@ -99,6 +100,32 @@ func TestEndingTwiceEndsOnce(t *testing.T) {
 	}
 	if s := p.Session(); len(s.Runs) != 1 || s.Runs[0].Status != spans.RunStatusCompleted {
 		t.Errorf("the run is not completed: %+v", s.Runs)
+	}
+}
+
+// The first End counts also while its redactor works.
+func TestSecondEndWhileTheFirstRedacts(t *testing.T) {
+	var turn *otelagent.Turn
+	var once sync.Once
+	redactor := redactorFunc(func(p spans.Redactable) ([]byte, int) {
+		once.Do(func() {
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				turn.End(otelagent.TurnResult{StopReason: "second"})
+			}()
+			<-done
+		})
+		return p.Body, 0
+	})
+	all := traced(t, []otelagent.Option{capturing, otelagent.WithRedactor(redactor)}, public(func(ctx context.Context, tracer *otelagent.Tracer) {
+		ctx, run := tracer.StartRun(ctx, otelagent.RunInfo{})
+		_, turn = run.StartTurn(ctx, otelagent.TurnInfo{})
+		turn.End(otelagent.TurnResult{StopReason: "first", Err: errors.New("no")})
+		run.End(otelagent.RunResult{})
+	}))
+	if got := strOf(all[0], spans.TurnStopReasonKey); got != "first" {
+		t.Errorf("the end is %q", got)
 	}
 }
 

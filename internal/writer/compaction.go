@@ -57,7 +57,7 @@ func (h *handle) startCompaction(ctx context.Context, info *Compaction) (context
 
 // End ends the compaction, once; later calls do nothing.
 func (c *Compacting) End(res CompactionResult) {
-	if c == nil {
+	if c == nil || !c.ends() {
 		return
 	}
 	a := endAttrs(c.origin, 24)
@@ -81,15 +81,13 @@ func (c *Compacting) End(res CompactionResult) {
 		a.name(spans.CompactionCategoryKey, res.Category)
 		a.id(spans.CompactionTargetKey, res.Target)
 		a.text(spans.CompactionReasonKey, res.Reason)
-		c.mu.Lock()
-		if !c.ended && c.capturing() {
+		if c.capturing() {
 			c.compactionView(&res, c.content.addBody(c.origin, spans.ListSummary, res.Summary), &a)
 			c.content.setMessages(c.origin, spans.ListBefore, res.Before)
 			c.content.setMessages(c.origin, spans.ListAfter, res.After)
 		}
-		c.mu.Unlock()
 	}
-	if end, measure := c.finish(res.End, &a, ""); measure && !end.Closed {
+	if c.finish(res.End, &a, ""); c.measured && !res.End.Closed {
 		c.measureEnd(&res)
 	}
 }

@@ -264,16 +264,19 @@ func Note(in Handle, typ string, body []byte, at Moment) {
 	}
 }
 
-// finish ends the span with the attributes of a, once. failed is empty unless the span's status is Error. An end before
-// the start is moved to the start, and its time becomes a bound. It returns the end, and whether metrics are to be
-// taken of what ended; the time of the end is always there then.
-func (h *handle) finish(at Moment, a *attrs, failed spans.ErrorType) (end Moment, measure bool) {
+// ends reports whether this is the first end of h. From then on other calls change nothing: the end, which is under
+// way, needs no lock for what h has, but for its counts.
+func (h *handle) ends() bool {
 	h.mu.Lock()
-	if h.ended {
-		h.mu.Unlock()
-		return Moment{}, false
-	}
+	defer h.mu.Unlock()
+	before := h.ended
 	h.ended = true
+	return !before
+}
+
+// finish ends the span with the attributes of a. failed is empty unless the span's status is Error. An end before the
+// start is moved to the start, and its time becomes a bound. It returns the end, with a time where metrics are taken.
+func (h *handle) finish(at Moment, a *attrs, failed spans.ErrorType) (end Moment) {
 	if t := h.scope.turn; t.node() == h {
 		cause := failed
 		t.scope.run.cause.Store(&cause)
@@ -298,7 +301,6 @@ func (h *handle) finish(at Moment, a *attrs, failed spans.ErrorType) (end Moment
 	if h.recording {
 		h.close(at, a, failed)
 	}
-	h.mu.Unlock()
 	if h.live {
 		h.tracer.config.Live.Ended((*OpenSpan)(h))
 	}
@@ -306,8 +308,6 @@ func (h *handle) finish(at Moment, a *attrs, failed spans.ErrorType) (end Moment
 	if h.measured { // before the processors of spans take their time; the span's own end is its provider's
 		end = at.now()
 	}
-	// The host's callbacks for ends may use the handle. No call changes its content any more, and it is gone once it is
-	// emitted.
 	if h.measured {
 		h.positive(spans.MetricCaptureNew, float64(h.content.bytes))
 		h.positive(spans.MetricCaptureKnown, float64(h.content.known))
@@ -320,7 +320,7 @@ func (h *handle) finish(at Moment, a *attrs, failed spans.ErrorType) (end Moment
 	} else {
 		h.span.End(trace.WithTimestamp(wire))
 	}
-	return end, h.measured
+	return end
 }
 
 // instantLength is the length that a span without one has on the wire: backends warn of spans without length.
@@ -351,9 +351,11 @@ func (h *handle) close(at Moment, a *attrs, failed spans.ErrorType) {
 	if at.Closed {
 		a.kv = append(a.kv, spans.KnownAsKey.String(string(spans.KnownClosed)))
 	}
+	h.mu.Lock()
 	for _, kind := range countedKinds {
 		a.count(kind.count, h.counts[kind.index])
 	}
+	h.mu.Unlock()
 	a.count(spans.EventsDroppedKey, h.dropped)
 	c := &h.content
 	a.count(spans.CaptureWithheldKey, c.kept)

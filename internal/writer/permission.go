@@ -81,7 +81,7 @@ func Ask(ctx context.Context, about Handle, p PermissionEvaluation) *Asking {
 // CallID and Start are those of the question. So are Options, unless the question had none. A Wait that is not set is
 // the time since then, where both times are known.
 func (q *Asking) End(p PermissionEvaluation) {
-	if q == nil {
+	if q == nil || !q.ends() {
 		return
 	}
 	a := endAttrs(q.origin, 14)
@@ -93,14 +93,12 @@ func (q *Asking) End(p PermissionEvaluation) {
 		if q.recording {
 			a.permission(&p)
 			q.span.SetName(q.tracer.spanName(&kindPermission, p.detail()))
-			q.mu.Lock()
-			if !q.offered && !q.ended && q.capturing() {
+			if !q.offered && q.capturing() {
 				q.content.addBody(q.origin, spans.ListOptions, p.Options)
 			}
-			q.mu.Unlock()
 		}
 	}
-	if end, measure := q.finish(p.End, &a, ""); measure && !end.Closed {
+	if q.finish(p.End, &a, ""); q.measured && !p.End.Closed {
 		decision := []attribute.KeyValue{spans.PermissionActionKey.String(string(p.Action)),
 			spans.PermissionSourceKeyKey.String(string(p.Source))}
 		q.sample(spans.MetricPermissionEvaluations, 1, decision...)

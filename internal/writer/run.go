@@ -294,7 +294,7 @@ func (r *Run) End(res RunResult) { r.end(&res, nil) }
 
 // end ends a run, or the group whose result is group.
 func (r *Run) end(res *RunResult, group *GroupResult) {
-	if r == nil {
+	if r == nil || !r.ends() {
 		return
 	}
 	a := endAttrs(r.origin, 28)
@@ -309,8 +309,7 @@ func (r *Run) end(res *RunResult, group *GroupResult) {
 	if r.recording {
 		a.runEnd(res, group)
 	}
-	r.mu.Lock()
-	if !r.ended && r.capturing() {
+	if r.capturing() {
 		if r.content.setMessages(r.origin, spans.ListMessages, res.Messages); res.Messages != nil {
 			r.content.drop(spans.ListOutside, 0)
 		}
@@ -324,8 +323,7 @@ func (r *Run) end(res *RunResult, group *GroupResult) {
 	if len(r.defects) > 0 {
 		a.kv = append(a.kv, spans.RunDefectsKey.StringSlice(r.defects))
 	}
-	r.mu.Unlock()
-	if end, measure := r.finish(res.End, &a, failed); measure && group == nil {
+	if end := r.finish(res.End, &a, failed); r.measured && group == nil {
 		r.measureEnd(status, end)
 	}
 }

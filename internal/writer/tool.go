@@ -68,14 +68,16 @@ func (t *Tool) Progress(typ string, body []byte, at Moment) {
 		return
 	}
 	t.mu.Lock()
-	t.progress++
+	if !t.ended {
+		t.progress++
+	}
 	t.mu.Unlock()
 	Note(t, typ, body, at)
 }
 
 // End ends the call, once; later calls do nothing.
 func (t *Tool) End(res ToolResult) {
-	if t == nil {
+	if t == nil || !t.ends() {
 		return
 	}
 	if !res.End.Closed {
@@ -92,17 +94,15 @@ func (t *Tool) End(res ToolResult) {
 		a.id(spans.ToolChildRunIDKey, res.ChildRunID)
 		a.id(spans.ToolChildSessionIDKey, res.ChildSessionID)
 		a.text(spans.ErrorMessageKey, res.Error)
-		t.mu.Lock()
 		a.count(spans.ToolProgressCountKey, t.progress)
-		if !t.ended && t.capturing() {
+		if t.capturing() {
 			a.valueView(spans.ToolCallResultKey, t.content.addBody(t.origin, spans.ListResult, res.Result))
 			if res.Result != nil && t.previews() {
 				t.scope.run.showsResult(t.callID)
 			}
 		}
-		t.mu.Unlock()
 	}
-	if end, measure := t.finish(res.End, &a, failed); measure {
+	if end := t.finish(res.End, &a, failed); t.measured {
 		t.measureEnd(res.Outcome, end)
 	}
 }

@@ -269,7 +269,7 @@ func (d *DiscardedAttempt) body() []byte {
 }
 
 // tries adds the number of attempts, where there was more than one, the duration of the model call, where it is known,
-// and what is known of discarded attempts. The caller holds the lock.
+// and what is known of discarded attempts.
 func (t *Turn) tries(a *attrs) {
 	if t.attempts > 1 {
 		a.int(spans.TurnAttemptsKey, t.attempts)
@@ -302,7 +302,7 @@ func (t *Turn) Tried() (attempts, discarded int, replied bool) {
 
 // End ends the turn, once; later calls do nothing.
 func (t *Turn) End(res TurnResult) {
-	if t == nil {
+	if t == nil || !t.ends() {
 		return
 	}
 	t.settle(&res)
@@ -325,7 +325,7 @@ func (t *Turn) End(res TurnResult) {
 			t.errorView(&a)
 		}
 	}
-	if end, measure := t.finish(res.End, &a, failed); measure {
+	if end := t.finish(res.End, &a, failed); t.measured {
 		t.measureEnd(&res, failed != "", end)
 	}
 }
@@ -362,10 +362,8 @@ func (t *Turn) attempted(n int) {
 
 // result adds what the turn knows of its model call, and the content of the result.
 func (t *Turn) result(res *TurnResult, a *attrs) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	t.tries(a)
-	if t.ended || !t.capturing() {
+	if !t.capturing() {
 		return
 	}
 	if res.Output != nil {
@@ -382,11 +380,6 @@ func (t *Turn) result(res *TurnResult, a *attrs) {
 // settle sets what res omits from the reply that was reported before, and learns how long the model call took: from
 // what the loop knows of it, else from the times of request and reply.
 func (t *Turn) settle(res *TurnResult) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.ended {
-		return
-	}
 	if r := t.reply; r != nil {
 		res.Model, res.Provider = cmp.Or(res.Model, r.Model), cmp.Or(res.Provider, r.Provider)
 		res.ResponseID, res.StopReason = cmp.Or(res.ResponseID, r.ResponseID), cmp.Or(res.StopReason, r.StopReason)
