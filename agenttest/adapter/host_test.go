@@ -118,7 +118,8 @@ func TestSecondEndWhileTheFirstRedacts(t *testing.T) {
 		})
 		return p.Body, 0
 	})
-	all := traced(t, []otelagent.Option{capturing, otelagent.WithRedactor(redactor)}, public(func(ctx context.Context, tracer *otelagent.Tracer) {
+	opts := []otelagent.Option{capturing, otelagent.WithRedactor(redactor)}
+	all := traced(t, opts, public(func(ctx context.Context, tracer *otelagent.Tracer) {
 		ctx, run := tracer.StartRun(ctx, otelagent.RunInfo{})
 		_, turn = run.StartTurn(ctx, otelagent.TurnInfo{})
 		turn.End(otelagent.TurnResult{StopReason: "first", Err: errors.New("no")})

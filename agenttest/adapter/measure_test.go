@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.opentelemetry.io/otel/attribute"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -23,9 +24,21 @@ func measure(
 	opts ...sdktrace.TracerProviderOption,
 ) map[string]metricdata.Aggregation {
 	t.Helper()
+	return measureAt(t, otelagent.CaptureNone, record, opts...)
+}
+
+// measureAt is measure with a level of capture.
+func measureAt(
+	t *testing.T,
+	level otelagent.Capture,
+	record func(*writer.Tracer),
+	opts ...sdktrace.TracerProviderOption,
+) map[string]metricdata.Aggregation {
+	t.Helper()
 	reader := sdkmetric.NewManualReader()
 	record((*writer.Tracer)(otelagent.NewTracer(otelagent.WithTracerProvider(sdktrace.NewTracerProvider(opts...)),
-		otelagent.WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))))))
+		otelagent.WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))),
+		otelagent.WithCapture(level))))
 	var all metricdata.ResourceMetrics
 	must.Do(t, reader.Collect(t.Context(), &all))
 	got := map[string]metricdata.Aggregation{}
@@ -64,6 +77,41 @@ func TestWaitOfADecision(t *testing.T) {
 	h, _ := got[spans.MetricPermissionWaiting].(metricdata.Histogram[float64])
 	if len(h.DataPoints) != 1 || h.DataPoints[0].Count != 1 || h.DataPoints[0].Sum != 3 {
 		t.Errorf("%+v, want one sample of 3 s", h.DataPoints)
+	}
+}
+
+// The model that a payload asks for is on the span and in the metrics, whatever is captured, sampled and stated.
+func TestModelOfThePayload(t *testing.T) {
+	for _, level := range []otelagent.Capture{otelagent.CaptureNone, otelagent.CaptureContent} {
+		for _, messages := range [][]writer.Message{nil, {{Raw: []byte(`{}`), Role: "user"}}} {
+			for _, sampled := range []bool{true, false} {
+				var model string
+				sampler := sdktrace.NeverSample()
+				if sampled {
+					sampler = sdktrace.AlwaysSample()
+				}
+				got := measureAt(t, level, func(tracer *writer.Tracer) {
+					ctx, run := tracer.StartRun(t.Context(), writer.RunInfo{})
+					_, turn := run.StartTurn(ctx, writer.TurnInfo{})
+					turn.Request(writer.Request{Payload: []byte(`{"model":"m","messages":[{}]}`), Messages: messages})
+					turn.End(writer.TurnResult{})
+				}, sdktrace.WithSampler(sampler),
+					sdktrace.WithSpanProcessor(onEnd{dropped{}, func(s sdktrace.ReadOnlySpan) {
+						set := attribute.NewSet(s.Attributes()...)
+						v, _ := set.Value(spans.RequestModelKey)
+						model = v.AsString()
+					}}))
+				h, _ := got[spans.MetricTurnDuration].(metricdata.Histogram[float64])
+				if len(h.DataPoints) != 1 {
+					t.Fatalf("%+v", got)
+				}
+				label, _ := h.DataPoints[0].Attributes.Value(spans.RequestModelKey)
+				if label.AsString() != "m" || sampled && model != "m" {
+					t.Errorf("%s, %d messages stated, sampled %t: %q on the span, %q in the metrics", level, len(messages),
+						sampled, model, label.AsString())
+				}
+			}
+		}
 	}
 }
 

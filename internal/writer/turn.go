@@ -129,10 +129,6 @@ func (t *Turn) asks(req *Request) (at Moment) {
 	}
 	t.attempted(req.Attempt)
 	t.asked = req.At.now()
-	t.model = cmp.Or(req.Model, t.model)
-	if !t.recording {
-		return t.asked
-	}
 	a, n := endAttrs(t.origin, 14), max(req.Attempt, 0)
 	switch capturing := t.capturing() && req.known(); {
 	case capturing && n < maxAttempts: // the list has the number of messages
@@ -141,14 +137,15 @@ func (t *Turn) asks(req *Request) (at Moment) {
 		t.drop(spans.DroppedKindRequest)
 		fallthrough
 	default:
-		if req.Payload != nil && req.Messages == nil {
+		if req.Payload != nil && (req.Messages == nil || req.Model == "") { // not yet by ParseRequest
 			l := readLayout(req.Payload, nil, nil)
-			_ = req.parse(&l, readHeading) // of what cannot be read nothing is said
+			_ = req.parse(&l, func(*Message) {}) // of what cannot be read nothing is said
 		}
 		if req.known() {
 			a.int(spans.RequestMessagesKey, int64(len(req.Messages)))
 		}
 	}
+	t.model = cmp.Or(req.Model, t.model)
 	a.request(req)
 	t.span.SetAttributes(a.kv...)
 	return t.asked
