@@ -65,8 +65,9 @@ func (r *Request) Payload(blocks *BlockSet) Payload {
 	if p.parts[string(spans.ProvenanceComposed)] != "" {
 		kind = spans.ProvenanceComposed
 	}
-	f := blocks.compose(p.parts[string(kind)], maxPayload, p.part)
-	if f.state != whole {
+	template, isStated := p.parts[string(kind)]
+	f := blocks.compose(template, maxPayload, p.part)
+	if !isStated || f.state != whole { // a record of another program states a prompt and tools alone
 		p.miss(MissingPart{Part: string(kind)})
 	}
 	if p.failed() {

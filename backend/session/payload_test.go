@@ -57,6 +57,11 @@ func TestPayload(t *testing.T) {
 			if p := Assemble(s.rows).Runs[0].Turns[0].Requests[0].Payload(&blocks); p.Bytes != nil {
 				t.Errorf("wrong bytes: %s", p.Bytes)
 			}
+			row.Lists[1] = List{Name: spans.ListParams, Count: 2, Items: row.Lists[1].Items[:2]}
+			p = Assemble(s.rows).Runs[0].Turns[0].Requests[0].Payload(&blocks)
+			if test.want == nil && (len(p.Missing) != 1 || p.Missing[0] != MissingPart{Part: "rest"} || p.Defects != nil) {
+				t.Errorf("of a request that states no rest are missing %v, and %v", p.Missing, p.Defects)
+			}
 		})
 	}
 }
