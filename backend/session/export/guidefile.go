@@ -6,6 +6,7 @@ import (
 	"encoding/csv"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -89,9 +90,16 @@ func put(w *bufio.Writer, texts ...string) {
 // document writes rows as one object.
 type document struct {
 	w       *bufio.Writer
-	message string  // what ends the message that is open
-	part    string  // what is before its next part
-	list    RowType // of further rows that is open; empty: the messages are
+	message string // what ends the message that is open
+	part    string // what is before its next part
+	further []member
+}
+
+// member is a member of the object after the messages: a list of the rows of a type, else one value.
+type member struct {
+	key    string
+	isList bool
+	rows   []string
 }
 
 // lists names the lists of rows of further types.
@@ -112,16 +120,16 @@ func (d *document) put(r *Row) {
 	case RowPart:
 		put(d.w, d.part, row)
 		d.part = ",\n"
-	case rowDocument:
-		d.endList()
-		put(d.w, ",\n", string(quote(r.Digest)), ":", row)
-		d.list = rowDocument
-	case d.list:
-		put(d.w, ",\n", row)
 	default:
-		d.endList()
-		put(d.w, ",\n", string(quote(cmp.Or(lists[r.Type], string(r.Type)))), ":[\n", row)
-		d.list = r.Type
+		key, isList := r.Digest, r.Type != rowDocument
+		if isList {
+			key = cmp.Or(lists[r.Type], string(r.Type))
+		}
+		i := slices.IndexFunc(d.further, func(m member) bool { return m.isList && isList && m.key == key })
+		if i < 0 {
+			i, d.further = len(d.further), append(d.further, member{key: key, isList: isList})
+		}
+		d.further[i].rows = append(d.further[i].rows, row)
 	}
 }
 
@@ -133,19 +141,15 @@ func furtherMembers(r *Row) string {
 	return "," + string(r.Further[1:len(r.Further)-1])
 }
 
-// endList ends the list of messages, or that of further rows.
-func (d *document) endList() {
-	switch d.list {
-	case "":
-		put(d.w, d.message, "]")
-	case rowDocument:
-	default:
-		put(d.w, "]")
-	}
-}
-
 func (d *document) end() {
-	d.endList()
+	put(d.w, d.message, "]")
+	for _, m := range d.further {
+		value := strings.Join(m.rows, ",\n")
+		if m.isList {
+			value = "[\n" + value + "]"
+		}
+		put(d.w, ",\n", string(quote(m.key)), ":", value)
+	}
 	put(d.w, "}\n")
 }
 

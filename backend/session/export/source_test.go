@@ -84,6 +84,8 @@ func TestFurtherRowsComeBack(t *testing.T) {
 		`"data":{"type":"text","text":"hi"},"created_at":1,"updated_at":1}}
 {"type":"system_prompt","data":{"digest":"d","body":"b"}}
 {"type":"later","data":[1]}
+{"type":"permission","data":{"n":1}}
+{"type":"later","data":[2]}
 `)
 	s := imported(t, file)[0]
 	if d := gocmp.Diff(string(file), string(s.Write(t, export.JSONL, export.Options{}))); d != "" {
@@ -97,7 +99,15 @@ func TestFurtherRowsComeBack(t *testing.T) {
 	for r := range g.Rows() {
 		rows = append(rows, r)
 	}
-	if len(rows) != 5 || rows[0].Session.ModelJSON != `{"provider_id":"p","model_id":"m"}` ||
+	document := string(s.Write(t, export.JSON, export.Options{}))
+	if !strings.Contains(document, `"later":[
+[1],
+[2]],
+"permissions":[
+`) { // a reader of JSON has one member of a name
+		t.Error(document)
+	}
+	if len(rows) != 7 || rows[0].Session.ModelJSON != `{"provider_id":"p","model_id":"m"}` ||
 		rows[2].Part.DataJSON != `{"type":"text","text":"hi"}` ||
 		rows[1].Message.MetadataJSON != `{"otelagent":7,"k":1}` {
 		t.Errorf("%d rows: %+v", len(rows), rows)
