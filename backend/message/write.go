@@ -194,7 +194,8 @@ func (w *writer) parameters() (out []any) {
 // effort returns the level of reasoning if it is one of those that the API has.
 func (w *writer) effort() string {
 	levels := []string{"", "low", "medium", "high", "xhigh", "max"}
-	if slices.Contains(levels, w.Effort) || w.Effort == "minimal" && w.api != Anthropic {
+	ofOpenAI := w.Effort == "none" || w.Effort == "minimal"
+	if slices.Contains(levels, w.Effort) || ofOpenAI && w.api != Anthropic {
 		return w.Effort
 	}
 	w.leave("reasoning level "+Brief(w.Effort), nil)

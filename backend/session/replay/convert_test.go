@@ -186,10 +186,10 @@ func TestFallback(t *testing.T) {
 	if string(b.Bytes) != want || len(b.Notes) != 4 {
 		t.Errorf("%s\n%v", b.Bytes, b.Notes)
 	}
-	payload := []byte(`{"model":"m","max_output_tokens":5,"temperature":1,"input":"hi","reasoning":{"effort":"high"}}`)
+	payload := []byte(`{"model":"m","max_output_tokens":5,"temperature":1,"input":"hi","reasoning":{"effort":"none"}}`)
 	if b, err = Convert(payload, o); err != nil ||
 		string(b.Bytes) != `{"model":"m","messages":[{"role":"user","content":"hi"}],"max_completion_tokens":5,`+
-			`"temperature":1,"reasoning_effort":"high"}` || b.Notes != nil {
+			`"temperature":1,"reasoning_effort":"none"}` || b.Notes != nil {
 		t.Errorf("%s, %v, %v", b.Bytes, b.Notes, err)
 	}
 }
