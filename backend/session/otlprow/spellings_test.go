@@ -103,6 +103,23 @@ func TestSpellingsOfMessages(t *testing.T) {
 	}
 }
 
+// Events of a span that say the same at one time are several messages: some clocks count milliseconds.
+func TestEventsThatSayTheSame(t *testing.T) {
+	td := ptrace.NewTraces()
+	s := td.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty().Spans().AppendEmpty()
+	s.SetTraceID(pcommon.TraceID{1})
+	s.SetSpanID(pcommon.SpanID{1})
+	s.Attributes().PutStr("gen_ai.operation.name", "chat")
+	for range 2 {
+		event(s, "gen_ai.user.message").PutStr("content", "again")
+	}
+	b, _ := Decode(td)
+	runs := session.Assemble(foreign.Default().Map(b.Rows, b.Rows[0].Session)).Runs
+	if n := runs[0].Turns[0].Requests[0].Messages.Len(); n != 2 {
+		t.Errorf("%d messages of %d rows", n, len(b.Rows))
+	}
+}
+
 // A text that holds the control characters of templates comes back as it is, and refers to no block.
 func TestControlCharactersOfContent(t *testing.T) {
 	const text = "\x01AAAAAAAAAAE \x02s \x03 \x01"
