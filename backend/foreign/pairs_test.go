@@ -139,3 +139,29 @@ func TestOneOrTwo(t *testing.T) {
 		}
 	}
 }
+
+// TestOtherClock has a turn in a run of a host whose clock is ahead: each keeps its own times.
+func TestOtherClock(t *testing.T) {
+	turn := rowOf(Span, "claude_code.llm_request", 2, 1, 5, 8)
+	rows := []session.Row{rowOf(Span, "claude_code.interaction", 1, 0, 10, 60), turn}
+	got := assemble(Default(), rows)[0].Runs[0].Turns[0]
+	if got.Start.UnixNano() != turn.Start || got.End.UnixNano() != turn.End || got.Defects != nil {
+		t.Errorf("from %v to %v, %v", got.Start, got.End, got.Defects)
+	}
+}
+
+// TestLangfuseLevel has errors that Langfuse states in words of its own, and not in the status of the span.
+func TestLangfuseLevel(t *testing.T) {
+	row := func(name, kind, level string, id, parent byte, at int64) session.Row {
+		return rowOf(Span, name, id, parent, at, at+9/int64(id), SourceKey, "langfuse", "langfuse.observation.type", kind,
+			"langfuse.observation.level", level, "langfuse.observation.status_message", level+" of "+kind)
+	}
+	r := assemble(Default(), []session.Row{row("run", "agent", "ERROR", 1, 0, 0), row("reply", "generation", "ERROR", 2, 1, 1),
+		row("ls", "tool", "ERROR", 3, 1, 6), row("cat", "tool", "DEFAULT", 4, 1, 7)})[0].Runs[0]
+	turn := r.Turns[0]
+	calls := turn.ToolCalls
+	got := []any{r.Status, r.Error, turn.Failed, turn.Error, calls[0].Outcome, calls[0].Error, calls[1].Outcome}
+	if want := "[error ERROR of agent true ERROR of generation error ERROR of tool ]"; fmt.Sprint(got) != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

@@ -1,6 +1,7 @@
 package foreign
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"slices"
 	"strings"
@@ -81,7 +82,7 @@ func (n *run) row(kind session.Kind, r *record, start, end int64) session.Row {
 	}
 	return session.Row{Trace: r.row.Trace, Span: r.row.Span, Parent: r.row.Parent, Session: n.key, Run: n.id,
 		RunStart: n.first, Turn: session.NoTurn, Kind: kind, Known: spans.KnownObserved,
-		Start: max(start, n.first), End: end, Seq: r.order, Service: r.row.Service, Failed: r.row.Failed}
+		Start: cmp.Or(start, n.first), End: end, Seq: r.order, Service: r.row.Service, Failed: r.row.Failed}
 }
 
 // errorTypes are those of rows that failed.
@@ -133,8 +134,11 @@ func (m *mapper) writeRun(n *run) {
 	if n.rec == nil {
 		row.Span, row.Parent, row.Failed = derived(own[0], "run "+n.id), session.SpanID{}, false
 		a.text(spans.EndTimeKey, string(spans.TimeSourceBound))
-	} else if n.rec.end > 0 {
-		row.End = max(n.rec.end, n.first)
+	} else {
+		ok, known := n.rec.success()
+		if row.Failed = known && !ok; n.rec.end > 0 {
+			row.End = max(n.rec.end, n.first)
+		}
 	}
 	if strings.HasPrefix(n.key.ID, tracePrefix) {
 		a.add(spans.SessionMadeUpKey, session.BoolValue(true))

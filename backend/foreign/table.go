@@ -119,7 +119,7 @@ func newTable(own, base []any) (*Table, error) {
 }
 
 // rulesVersion is the version of the rules in code. Increase it when Map changes.
-const rulesVersion = "8"
+const rulesVersion = "9"
 
 // Version names the rules: it changes when they do. Summaries keep it.
 func (t *Table) Version() string { return t.version }
