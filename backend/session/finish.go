@@ -68,14 +68,10 @@ func (a *assembler) finish() {
 
 // ToolsDigest returns the block of the tool catalogue of the last request; empty when it is not known.
 func (t *Turn) ToolsDigest() (block string) {
-	for _, q := range t.Requests {
-		if q.Params == nil {
-			continue
-		}
-		for _, ref := range q.Params.Items() {
-			if ref.Provenance == string(spans.ProvenanceTools) {
-				block = ref.Block
-			}
+	q := cmp.Or(t.LastRequest(), &Request{})
+	for _, ref := range q.Params.Items() {
+		if ref.Provenance == string(spans.ProvenanceTools) {
+			block = ref.Block
 		}
 	}
 	return block

@@ -230,6 +230,26 @@ func TestRequestsWithoutContent(t *testing.T) {
 	}
 }
 
+// Attempts of one turn may have other prompts and tools. The turn has digests of those of the last one.
+func TestAttempts(t *testing.T) {
+	d := asking("s", []string{"x"}, []string{"y"})
+	turns := d.Session.Runs[0].Turns
+	for i, turn := range turns {
+		prompt := store(&d, fmt.Sprintf(`"prompt %d"`, i), string(spans.ProvenanceSystem))
+		tools := store(&d, fmt.Sprintf(`[{"name":"tool %d"}]`, i), string(spans.ProvenanceTools))
+		turn.Requests[0].Params = session.NewRefs(slices.Concat(prompt.Items(), tools.Items())...)
+	}
+	turn := turns[0]
+	turn.PromptDigest, turn.Requests = "of the last", append(turn.Requests, turns[1].Requests...)
+	a, b := d, d
+	a.Run, a.Turn, a.Request = d.Session.Runs[0], turn, turn.Requests[0]
+	b.Run, b.Turn, b.Request = a.Run, turn, turn.Requests[1]
+	parts := compare(t, a, b).Runs[0].Turns[0].Parts
+	if !slices.Contains(parts, System) || !slices.Contains(parts, Tools) {
+		t.Error(parts)
+	}
+}
+
 // A summary that says something else is a difference, whatever its counts are.
 func TestSummaries(t *testing.T) {
 	compacted := func(summary string) Target {

@@ -192,9 +192,13 @@ func (l *fieldList) others(r *session.Run, t *session.Turn, input []session.Ref)
 	l.add(f)
 }
 
-// request adds system prompt, catalogue of tools and all other parameters. The turn holds digests of the first two.
+// request adds system prompt, catalogue of tools and all other parameters. The turn holds digests of the first two of
+// its last request.
 func (l *fieldList) request(q *session.Request, t *session.Turn) {
-	digests := map[Part]string{System: t.PromptDigest, Tools: t.ToolsDigest()}
+	digests := map[Part]string{}
+	if q == t.LastRequest() {
+		digests = map[Part]string{System: t.PromptDigest, Tools: t.ToolsDigest()}
+	}
 	for part, provenance := range map[Part]spans.ProvenanceKind{
 		System: spans.ProvenanceSystem, Tools: spans.ProvenanceTools, Params: spans.ProvenanceRest,
 	} {
