@@ -55,6 +55,7 @@ func PhiCore(w io.Writer, s session.Tree, opts Options) ([]Missing, error) {
 type phiCore struct {
 	*content
 	uncaptured spans.Capture
+	native     bool // the messages of the run that is written are phi-core's own
 }
 
 // captured notes what a run or a turn with an end was captured with.
@@ -183,9 +184,9 @@ func (p *phiCore) loop(r *session.Run, children []string) []byte {
 	}
 	continuation, status := p.continuation(where, r), p.status(where, r, over)
 	var turns, replies, messages [][]byte
-	native := p.native(r)
+	p.native = p.isNative(r)
 	for _, t := range byStart(r.Conversation()) {
-		turn, reply, all := p.turn(r, t, native)
+		turn, reply, all := p.turn(r, t)
 		if turn == nil {
 			continue
 		}
@@ -201,7 +202,7 @@ func (p *phiCore) loop(r *session.Run, children []string) []byte {
 	switch {
 	case !over:
 		usage = &session.ReportedUsage{}
-	case !native && (len(messages) > 0 || r.Outside != nil):
+	case !p.native && (len(messages) > 0 || r.Outside != nil):
 		before, after := p.outside(where, r)
 		messages = slices.Concat(before, messages, after)
 	case refs != nil:
@@ -294,9 +295,9 @@ func phiUsage(u *session.ReportedUsage, of session.Usage) []byte {
 		"cache_read", count(u.CacheRead), "cache_write", count(u.CacheWrite), "total_tokens", count(u.Total))
 }
 
-// native reports whether the messages of a run are phi-core's own. Those of a run that came back from the guide's rows
-// are not.
-func (p *phiCore) native(r *session.Run) bool {
+// isNative reports whether the messages of a run are phi-core's own. Those of a run that came back from the guide's
+// rows are not.
+func (p *phiCore) isNative(r *session.Run) bool {
 	return r.Dialect == phiDialect && p.s.Fact("session", factRow) == nil
 }
 
@@ -318,7 +319,7 @@ func placed(message, place []byte) []byte {
 
 // turn returns a turn and its reply; nil when it has no end, or no reply is known. Of a run of another dialect it
 // returns the turn's messages too.
-func (p *phiCore) turn(r *session.Run, t *session.Turn, native bool) (turn, reply []byte, all [][]byte) {
+func (p *phiCore) turn(r *session.Run, t *session.Turn) (turn, reply []byte, all [][]byte) {
 	where := whereTurn(r, t)
 	if t.Known != spans.KnownObserved && !t.Missing {
 		return nil, nil, nil // phi-core has no place for it
@@ -329,7 +330,7 @@ func (p *phiCore) turn(r *session.Run, t *session.Turn, native bool) (turn, repl
 		return nil, nil, nil
 	}
 	var f turnMessages
-	if !native {
+	if !p.native {
 		f = p.foreignTurn(where, r, t)
 	} else if output := p.messagesOf(where, spans.ListOutput, t.Output); len(output) == 1 {
 		f.reply = output[0]
@@ -341,7 +342,7 @@ func (p *phiCore) turn(r *session.Run, t *session.Turn, native bool) (turn, repl
 		return nil, nil, nil
 	}
 	var payload []byte
-	if native { // phi-core's payload has its own form, which that of another loop has not
+	if p.native { // phi-core's payload has its own form, which that of another loop has not
 		f.input = p.messagesOf(where, spans.ListInput, t.Input)
 		f.results = p.messagesOf(where, spans.ListResults, t.Results)
 		payload = p.payload(where, t)
@@ -419,9 +420,15 @@ func blockProvenance(short string) ([]byte, bool) {
 	return fields("kind", &pv.Kind), true
 }
 
-// listOf returns the bodies of a list, as JSON; it notes and omits those that are missing.
+// listOf returns the bodies of a list, as JSON; it notes and omits those that are missing. Of another loop a body may
+// be a text.
 func (p *phiCore) listOf(where, name string, refs *session.Refs) []body {
 	l := p.list(name, refs, func(what string) { p.miss(where, what) })
+	for i := range l {
+		if !p.native && !json.Valid(l[i].body) {
+			l[i].body = quote(string(l[i].body))
+		}
+	}
 	return slices.DeleteFunc(l, func(b body) bool {
 		if !loadable(b.body) {
 			p.miss(where, fmt.Sprintf("%s: block %s is no JSON that phi-core reads", name, b.ref.Block))

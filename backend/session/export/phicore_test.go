@@ -170,3 +170,27 @@ func TestPhiCoreForeignWords(t *testing.T) {
 		}
 	}
 }
+
+// What other loops and their tools say may be texts that are no JSON.
+func TestPhiCoreOfTexts(t *testing.T) {
+	m := &made{}
+	text := func(body string) *session.Refs { return m.refs(part{body, "", ""}) }
+	s := &session.Session{ID: "s", Runs: []*session.Run{{
+		Span: observed(0, 9), ID: "r", Dialect: "codex", Status: spans.RunStatusCompleted, Capture: spans.CaptureContent,
+		Turns: []*session.Turn{{
+			Span: observed(1, 8), Capture: spans.CaptureContent, Input: text("list <it>"), Output: text("a file"),
+			ToolCalls: []*session.ToolCall{{Span: observed(2, 3), ID: "c", Name: "ls", Outcome: spans.OutcomeOK,
+				Result: text("go.mod\n")}},
+		}},
+	}}}
+	var out bytes.Buffer
+	missing, err := PhiCore(&out, session.Tree{Session: s, Blocks: &m.blocks}, Options{})
+	if err != nil || missing != nil {
+		t.Fatal(missing, err)
+	}
+	for _, said := range []string{`"list <it>"`, `"a file"`, `"go.mod\n"`} {
+		if !strings.Contains(out.String(), `"text": `+said) {
+			t.Errorf("%s is not in %s", said, out.String())
+		}
+	}
+}
