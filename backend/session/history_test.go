@@ -59,9 +59,12 @@ func TestSinceOf(t *testing.T) {
 func TestTitleAndArchived(t *testing.T) {
 	var blocks BlockSet
 	at := time.Unix(1, 0)
-	for value, want := range map[string]string{`"Ranges"`: "Ranges", `""`: "", "null": "", `["a"]`: "",
+	opening := `{"role":"user","content":"hi"}`
+	blocks.Add(Block{Body: opening})
+	run := &Run{Outside: NewRefs(Ref{Block: spans.BlockOfString(opening).Short().String()})}
+	for value, want := range map[string]string{`"Ranges"`: "Ranges", `""`: "hi", "null": "hi", `["a"]`: "",
 		`"x` + strings.Repeat("é", 300) + `"`: "x" + strings.Repeat("é", 255)} {
-		s := &Session{Facts: []Fact{factOf(&blocks, FactTitle, value, at)}}
+		s := &Session{Facts: []Fact{factOf(&blocks, FactTitle, value, at)}, Runs: []*Run{run}}
 		if got, without := s.Title(&blocks), s.Title(nil); got != want || without != "" {
 			t.Errorf("%.20s: %q, without blocks %q", value, got, without)
 		}
