@@ -88,7 +88,7 @@ func (p *messagePart) spelled() []byte {
 }
 
 // aiParts reads the parts of a message as the AI SDK spells them, which the guide keeps verbatim. It returns nil where
-// they are no list of such: a part of the standard form has other keys.
+// they are no list of such: parts of the standard form and of Gemini have other keys.
 func aiParts(raw []byte) []messagePart {
 	if len(raw) == 0 || raw[0] != '[' {
 		return nil
@@ -98,6 +98,10 @@ func aiParts(raw []byte) []messagePart {
 		a, standard := parse(block), block
 		_, hasText := text(a.Raw("text"))
 		switch a.Text("type") {
+		case "":
+			if a != nil { // Gemini's have no type
+				return nil
+			}
 		case "reasoning-file":
 			standard = edited(a, []string{"type"}, "type", "file")
 		case partCall, partResult, "blob", "uri":

@@ -44,6 +44,24 @@ func TestReadMessageOfTheAISDK(t *testing.T) {
 	}
 }
 
+// Parts of Gemini are no parts of the AI SDK.
+func TestReadMessageOfGemini(t *testing.T) {
+	for raw, want := range map[string]string{
+		`{"role":"model","parts":[{"text":"hm","thought":true},{"functionCall":{"name":"ls","args":{}}}]}`: "assistant [reasoning tool_call] false",
+		`{"role":"user","parts":[{"functionResponse":{"name":"ls","response":{"output":"x"}}}]}`:           "tool [tool_call_response] false",
+		`{"role":"user","parts":[{"text":"hi"}]}`:                                                          "user [text] true",
+	} {
+		m := readMessage([]byte(raw))
+		var types []string
+		for _, p := range m.parts {
+			types = append(types, p.Type+p.aiType())
+		}
+		if got := fmt.Sprint(m.role, " ", types, " ", m.userSide()); got != want {
+			t.Errorf("%s: %s, want %s", raw, got, want)
+		}
+	}
+}
+
 // Whatever it is given, it says something of it.
 func FuzzReadMessage(f *testing.F) {
 	f.Add(`{"role":"assistant","parts":[{"type":"tool-x","state":"output-available"}]}`)
