@@ -15,6 +15,7 @@ type content struct {
 	blocks  *session.BlockSet
 	opts    Options
 	missing []Missing
+	asked   map[*session.Turn]*session.Refs // see input; nil until the first
 }
 
 // miss notes missing content.
@@ -61,6 +62,43 @@ type body struct {
 // messageLists are the lists whose items are messages.
 var messageLists = []string{spans.ListInput, spans.ListOutput, spans.ListResults, spans.ListMessages, spans.ListOutside,
 	spans.ListRequest, spans.ListBefore, spans.ListAfter}
+
+// input returns the messages that came with a turn, and the name of their list. Records of other programs have requests
+// alone: of these the messages that neither a model nor a tool wrote, and that no earlier request has as often.
+func (c *content) input(r *session.Run, t *session.Turn) (name string, refs *session.Refs) {
+	if t.Input.Len() > 0 || len(t.Requests) == 0 || r.Recording == "" || r.Recording == spans.RecordingLedger {
+		return spans.ListInput, t.Input
+	}
+	if c.asked == nil {
+		c.asked = map[*session.Turn]*session.Refs{}
+		most := map[string]int{} // how often a request has a block
+		for _, r := range c.s.Runs {
+			for _, t := range r.Conversation() {
+				c.asked[t] = c.news(t.LastRequest(), most)
+			}
+		}
+	}
+	return spans.ListRequest, c.asked[t]
+}
+
+// news returns the messages of a request for input. It updates most.
+func (c *content) news(q *session.Request, most map[string]int) *session.Refs {
+	if q == nil || q.Messages == nil {
+		return nil
+	}
+	var out []session.Ref
+	n := map[string]int{}
+	for _, ref := range q.Messages.Items() {
+		if n[ref.Block]++; n[ref.Block] <= most[ref.Block] {
+			continue
+		}
+		most[ref.Block] = n[ref.Block]
+		if m := readMessage(c.message(ref)); m.userSide() {
+			out = append(out, ref)
+		}
+	}
+	return session.NewRefs(out...)
+}
 
 // list returns the bodies of a list that are there. It calls note with each reason why others are not.
 func (c *content) list(name string, refs *session.Refs, note func(what string)) (l []body) {

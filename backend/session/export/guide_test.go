@@ -233,3 +233,43 @@ func checkMissing(t *testing.T, name string, write func(io.Writer, session.Tree,
 		t.Errorf("%s: %v, %v", name, left, err)
 	}
 }
+
+// Other programs report whole requests. What is new in one, and no reply or result, came with its turn.
+func TestInputOfOtherPrograms(t *testing.T) {
+	m := &made{}
+	message := func(role, text string) part { return part{fmt.Sprintf(`{"role":%q,"content":%q}`, role, text), "", ""} }
+	s := &session.Session{ID: "s", Runs: []*session.Run{{Span: observed(0, 90), ID: "r",
+		Status: spans.RunStatusCompleted, Capture: spans.CaptureContent}}}
+	r := s.Runs[0]
+	r.Recording = "spans"
+	history := []part{message("system", "Be brief."), message("user", "yes")}
+	for i := range 3 {
+		reply := message("assistant", fmt.Sprint("reply ", i))
+		r.Turns = append(r.Turns, &session.Turn{Span: observed(int64(10*i), int64(10*i+5)), Index: int64(i),
+			Capture: spans.CaptureContent, Output: m.refs(reply),
+			Requests: []*session.Request{{Messages: m.refs(history...)}}})
+		history = append(history, reply, message("tool", "result"))
+		if i > 0 {
+			history = append(history, message("user", "yes"))
+		}
+	}
+	tree := session.Tree{Session: s, Blocks: &m.blocks}
+	g, err := NewGuide(tree, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for row := range g.Rows() {
+		if row.Type == RowPart && row.Part.Type == "text" {
+			got = append(got, parse([]byte(row.Part.DataJSON)).Text("text"))
+		}
+	}
+	if want := "[Be brief. yes reply 0 reply 1 yes reply 2]"; fmt.Sprint(got) != want {
+		t.Errorf("%v, want %s", got, want)
+	}
+	var ledger bytes.Buffer
+	if _, err := PhiCore(&ledger, tree, Options{Partial: true}); err != nil ||
+		strings.Count(ledger.String(), `"text": "yes"`) != 4 { // in the run, and in its turns
+		t.Errorf("%v: %s", err, ledger.String())
+	}
+}

@@ -67,7 +67,8 @@ func (p *phiCore) foreignTurn(where string, r *session.Run, t *session.Turn) tur
 		}
 	}
 	c.at = t.Start
-	for _, b := range p.listOf(where, spans.ListInput, t.Input) {
+	name, input := p.input(r, t)
+	for _, b := range p.listOf(where, name, input) {
 		if m := readMessage(b.body); m.role != "tool" { // else it is in the results
 			f.input = append(f.input, c.prompt(&m, b))
 		}

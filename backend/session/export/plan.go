@@ -297,7 +297,8 @@ func (b *runUnits) lone(i int, at time.Time, ref session.Ref, m *chatMessage) {
 // turn appends the messages that came with a turn, and the turn.
 func (b *runUnits) turn(i int) {
 	t := b.p.turns[i]
-	for _, in := range b.g.read(b.r, t, spans.ListInput, t.Input) {
+	name, input := b.g.input(b.r, t)
+	for _, in := range b.g.read(b.r, t, name, input) {
 		m := readMessage(in.body)
 		switch {
 		case m.userSide():

@@ -150,7 +150,7 @@ func (d *decoder) other(row session.Row, sig foreign.Signal, name string, attrs,
 		}
 	}
 	if row.Span == (session.SpanID{}) {
-		row.Span = hashOf(fmt.Sprint(trace, span, name, row.Seq), row.Start, attrs, body)
+		row.Span = hashOf(fmt.Sprint(trace, span, row.Seq, " "+name), row.Start, attrs, body)
 	}
 	kept := d.keep(row, src, sig, name)
 	if body != "" && src.Class(bodyKey) >= foreign.Content {
