@@ -156,8 +156,9 @@ func TestLangfuseLevel(t *testing.T) {
 		return rowOf(Span, name, id, parent, at, at+9/int64(id), SourceKey, "langfuse", "langfuse.observation.type", kind,
 			"langfuse.observation.level", level, "langfuse.observation.status_message", level+" of "+kind)
 	}
-	r := assemble(Default(), []session.Row{row("run", "agent", "ERROR", 1, 0, 0), row("reply", "generation", "ERROR", 2, 1, 1),
-		row("ls", "tool", "ERROR", 3, 1, 6), row("cat", "tool", "DEFAULT", 4, 1, 7)})[0].Runs[0]
+	r := assemble(Default(), []session.Row{row("run", "agent", "ERROR", 1, 0, 0),
+		row("reply", "generation", "ERROR", 2, 1, 1), row("ls", "tool", "ERROR", 3, 1, 6),
+		row("cat", "tool", "DEFAULT", 4, 1, 7)})[0].Runs[0]
 	turn := r.Turns[0]
 	calls := turn.ToolCalls
 	got := []any{r.Status, r.Error, turn.Failed, turn.Error, calls[0].Outcome, calls[0].Error, calls[1].Outcome}

@@ -46,18 +46,19 @@ func TestReadMessageOfTheAISDK(t *testing.T) {
 
 // Parts of Gemini are no parts of the AI SDK.
 func TestReadMessageOfGemini(t *testing.T) {
-	for raw, want := range map[string]string{
-		`{"role":"model","parts":[{"text":"hm","thought":true},{"functionCall":{"name":"ls","args":{}}}]}`: "assistant [reasoning tool_call] false",
-		`{"role":"user","parts":[{"functionResponse":{"name":"ls","response":{"output":"x"}}}]}`:           "tool [tool_call_response] false",
-		`{"role":"user","parts":[{"text":"hi"}]}`:                                                          "user [text] true",
+	for _, tt := range []struct{ role, parts, want string }{
+		{"model", `{"text":"hm","thought":true},{"functionCall":{"name":"ls","args":{}}}`,
+			"assistant [reasoning tool_call] false"},
+		{"user", `{"functionResponse":{"name":"ls","response":{"output":"x"}}}`, "tool [tool_call_response] false"},
+		{"user", `{"text":"hi"}`, "user [text] true"},
 	} {
-		m := readMessage([]byte(raw))
+		m := readMessage([]byte(`{"role":"` + tt.role + `","parts":[` + tt.parts + `]}`))
 		var types []string
 		for _, p := range m.parts {
 			types = append(types, p.Type+p.aiType())
 		}
-		if got := fmt.Sprint(m.role, " ", types, " ", m.userSide()); got != want {
-			t.Errorf("%s: %s, want %s", raw, got, want)
+		if got := fmt.Sprint(m.role, " ", types, " ", m.userSide()); got != tt.want {
+			t.Errorf("%s: %s, want %s", tt.parts, got, tt.want)
 		}
 	}
 }
