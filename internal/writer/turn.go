@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -137,9 +138,12 @@ func (t *Turn) asks(req *Request) (at Moment) {
 		t.drop(spans.DroppedKindRequest)
 		fallthrough
 	default:
-		if req.Payload != nil && (req.Messages == nil || req.Model == "") { // not yet by ParseRequest
+		switch { // of what cannot be read nothing is said
+		case req.Payload != nil && req.Messages == nil:
 			l := readLayout(req.Payload, nil, nil)
-			_ = req.parse(&l, func(*Message) {}) // of what cannot be read nothing is said
+			_ = req.parse(&l, func(*Message) {})
+		case req.Model == "":
+			_ = req.parameters(object.Of("", bytes.TrimSpace(req.Payload)))
 		}
 		if req.known() {
 			a.int(spans.RequestMessagesKey, int64(len(req.Messages)))
