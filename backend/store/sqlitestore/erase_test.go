@@ -257,7 +257,7 @@ func TestDeleteDies(t *testing.T) {
 		if rows, blocks := count(t, newReader(t, copied), gone); rows+blocks != 0 {
 			t.Errorf("half way %d rows and %d blocks are seen by a reader", rows, blocks)
 		}
-		c := newStore(t, copied)
+		c := newStore(t, copied, withErase(time.Minute))
 		if left := n.in(t, copied); len(left) > 0 {
 			t.Errorf("opened again after it died half way, %v are left", left)
 		}
@@ -270,6 +270,35 @@ func TestDeleteDies(t *testing.T) {
 	if left := n.in(t, path); len(left) > 0 {
 		t.Errorf("%v are left", left)
 	}
+}
+
+func withErase(d time.Duration) Option { return func(s *Store) { s.openErase = d } }
+
+// What was left half way keeps no program from the file for long: the rest is erased while the store is open.
+func TestOpenErasesInTheBackground(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.db")
+	other := newStore(t, path)
+	put(t, other, erasedKey(), 1)
+	if hidden, err := other.hide(t.Context(), store.Deletion{Key: erasedKey()}); err != nil || !hidden {
+		t.Fatal(hidden, err)
+	}
+	left := func(want string) {
+		t.Helper()
+		if got := column(t, other, `SELECT count(*) FROM packs`); got[0] != want {
+			t.Errorf("%s packs, want %s", got[0], want)
+		}
+	}
+	must.Do(t, run(t.Context(), other.conn, "BEGIN IMMEDIATE"))
+	began := time.Now()
+	must.Do(t, newStore(t, path, withErase(1)).Close())
+	s := newStore(t, path, withErase(1))
+	if took := time.Since(began); took > s.busy {
+		t.Errorf("opened after %v", took)
+	}
+	left("1")
+	must.Do(t, run(t.Context(), other.conn, "ROLLBACK"))
+	s.background.Wait()
+	left("0")
 }
 
 // What is Put to the key of a session that is being erased is a new one, in the tables of the agent guide as well.

@@ -31,6 +31,7 @@ type Store struct {
 	path       string
 	file       os.FileInfo   // what path named when it was opened
 	busy       time.Duration // how long a method waits for another process that writes
+	openErase  time.Duration
 	chatTables bool
 	closed     atomic.Bool
 
@@ -44,6 +45,9 @@ type Store struct {
 	conn   *sql.Conn
 	stmts  statements
 	eraser chan struct{} // holds one value while an erasure runs
+
+	stopErase  context.CancelFunc // of the erasure in the background; nil: there is none
+	background sync.WaitGroup
 
 	counting sync.Mutex
 	counts   store.Counts
@@ -63,6 +67,9 @@ type Option func(*Store)
 const (
 	// busyTimeout is how long a method waits for another process that writes before it fails.
 	busyTimeout = 5 * time.Second
+	// openErase is how long Open erases what was left half way before it goes on with that in the background: 100 MB
+	// take some 2 s, and a program may have been killed while it deleted many large sessions.
+	openErase = 5 * time.Second
 	// pageSize of new files: rows of 600 bytes and blocks of some KB waste less of it than of 4,096 bytes.
 	pageSize = 8192
 	// cacheKiB is the page cache of a connection: index leaf pages of the sessions being written stay in it.
@@ -78,7 +85,8 @@ const (
 // Open opens the database that dsn names (see ParseDSN) for reading and writing, and makes it when it is not there.
 // Permanent errors wrap store.ErrUnusable: a DSN that makes no sense, no regular file, a database of
 // another program, access that is denied, and with a *store.VersionError another schema version. Every other error may
-// go away. A session whose deletion was left half way is erased first.
+// go away. A session whose deletion was left half way is erased first; after 5 s Open returns, and the store goes on with
+// that in the background, until it is closed.
 func Open(ctx context.Context, dsn string, opts ...Option) (*Store, error) {
 	return open(dsn, "open %q", opts, func(s *Store) error { return s.openWriter(ctx) })
 }
@@ -95,7 +103,7 @@ func open(dsn, what string, opts []Option, connect func(*Store) error) (*Store, 
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{busy: busyTimeout, stmts: statements{}}
+	s := &Store{busy: busyTimeout, openErase: openErase, stmts: statements{}}
 	for _, o := range opts {
 		if o != nil {
 			o(s)
@@ -160,9 +168,13 @@ func (s *Store) openWriter(ctx context.Context) (err error) {
 	}
 	// What goes wrong here goes wrong for the next Delete as well, which returns it; a full disk or a damaged page must
 	// not keep others out.
-	if err := s.erase(ctx, 0); err != nil {
+	brief, cancel := context.WithTimeout(ctx, s.openErase)
+	defer cancel()
+	if s.erase(brief, 0) == nil || ctx.Err() != nil || brief.Err() == nil {
 		return ctx.Err()
 	}
+	ctx, s.stopErase = context.WithCancel(context.WithoutCancel(ctx))
+	s.background.Go(func() { _ = s.erase(ctx, 0) })
 	return nil
 }
 
@@ -289,10 +301,14 @@ func (s *Store) Path() string { return s.path }
 func (s *Store) Close() error {
 	s.closing.Do(func() {
 		s.closed.Store(true)
+		if s.stopErase != nil {
+			s.stopErase()
+		}
 		if s.turn != nil {
 			<-s.turn // never given back: those who wait for it fail with ErrClosed
 			close(s.turn)
 		}
+		s.background.Wait()
 		if err := s.close(); err != nil {
 			s.err = fmt.Errorf("sqlitestore: close %q: %w", s.path, err)
 		}
