@@ -85,8 +85,8 @@ const (
 // Open opens the database that dsn names (see ParseDSN) for reading and writing, and makes it when it is not there.
 // Permanent errors wrap store.ErrUnusable: a DSN that makes no sense, no regular file, a database of
 // another program, access that is denied, and with a *store.VersionError another schema version. Every other error may
-// go away. A session whose deletion was left half way is erased first; after 5 s Open returns, and the store goes on with
-// that in the background, until it is closed.
+// go away. A session whose deletion was left half way is erased first; after 5 s Open returns, and the store goes on
+// with that in the background, until it is closed.
 func Open(ctx context.Context, dsn string, opts ...Option) (*Store, error) {
 	return open(dsn, "open %q", opts, func(s *Store) error { return s.openWriter(ctx) })
 }
