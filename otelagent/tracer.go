@@ -23,10 +23,10 @@ func NewTracer(opts ...Option) *Tracer {
 
 // StartRun starts a run and returns a context in which its turns, and runs that it spawns, are to be started.
 //
-// The run is a child of the span in ctx. A run that starts in the context of a tool call is that call's child, in its
-// session. Where no run of this process encloses it, session, parent run and tool call are taken from the baggage that
-// [ContextWithBaggage] writes. The returned context has no baggage that names that run and tool call. A run that
-// continues another one of this process is linked to it.
+// The run is a child of the span in ctx; in a context that a run, turn, tool call or compaction started, it is a child
+// of that, in its session. Where no run of this process encloses it, session, parent run and tool call are taken from
+// the baggage that [ContextWithBaggage] writes. The returned context has no baggage that names that run and tool call.
+// A run that continues another one of this process is linked to it.
 func (t *Tracer) StartRun(ctx context.Context, info RunInfo) (context.Context, *Run) {
 	if info.NewRoot {
 		ctx = writer.WithSource(ctx, &writer.Source{NewRoot: true})

@@ -146,6 +146,24 @@ func TestCopiesOfOpenSpans(t *testing.T) {
 	}
 }
 
+// What a redactor finds in a reply that copies show counts once.
+func TestReplyIsRedactedOnce(t *testing.T) {
+	_, rec, tracer := liveTracer(func(c *writer.Config) {
+		c.Capture, c.Redactor = spans.CaptureContent, redact.Defaults()
+	})
+	_, run := tracer.StartRun(t.Context(), writer.RunInfo{SessionID: "s"})
+	_, turn := run.StartTurn(t.Context(), writer.TurnInfo{})
+	turn.Reply(writer.TurnResult{Output: &writer.Message{
+		Raw: []byte(`{"role":"assistant","content":"AKIAABCDEFGHIJKLMNOP"}`)}})
+	turn.End(writer.TurnResult{})
+	set := attribute.NewSet(rec.Ended()[0].Attributes()...)
+	n, _ := set.Value(spans.RedactedKey)
+	preview, _ := set.Value(spans.OutputMessagesKey)
+	if n.AsInt64() != 1 || !strings.Contains(preview.AsString(), "[redacted:api-key]") {
+		t.Errorf("%d places, preview %s", n.AsInt64(), preview.AsString())
+	}
+}
+
 // Of a long reply the end is kept, in whole runes, and the copy says how much was dropped.
 func TestPartialOutputIsBounded(t *testing.T) {
 	for _, size := range []int{1, 7, 1000, writer.MaxPartialBytes + 3, 3*writer.MaxPartialBytes + 1} {

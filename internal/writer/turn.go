@@ -31,6 +31,7 @@ type Turn struct {
 	called    time.Duration // of the model call; zero where it is not known
 	partial   *partial      // of the reply
 	reply     *TurnResult   // of the last attempt; nil before it
+	said      []byte        // of its output what may be sent, where copies have it already
 	questions int           // to the user, without an answer
 	before    int           // messages of its requests that are not new on the turn
 }
@@ -194,7 +195,7 @@ func (t *Turn) Reply(res TurnResult) {
 		t.partial, res.Output = nil, clone(res.Output)
 		res.Output.Raw = bytes.Clone(res.Output.Raw)
 		if t.live {
-			t.content.setMessages(t.origin, spans.ListOutput, []Message{*res.Output})
+			t.said = t.content.setMessages(t.origin, spans.ListOutput, []Message{*res.Output})
 		}
 	}
 	t.changed(0)
@@ -212,7 +213,7 @@ func clone[T any](p *T) *T {
 func (t *Turn) unanswer() {
 	if t.reply != nil {
 		t.content.drop(spans.ListOutput, 0)
-		t.reply = nil
+		t.reply, t.said = nil, nil
 	}
 }
 
@@ -368,8 +369,10 @@ func (t *Turn) result(res *TurnResult, a *attrs) {
 		return
 	}
 	if res.Output != nil {
-		text := t.content.setMessages(t.origin, spans.ListOutput, []Message{*res.Output})
-		a.replyView(text, finishReason(res))
+		if t.said == nil || res.Output != t.reply.Output {
+			t.said = t.content.setMessages(t.origin, spans.ListOutput, []Message{*res.Output})
+		}
+		a.replyView(t.said, finishReason(res))
 		a.yes(spans.PartialKey, res.Partial)
 	} else if said := t.partial.message(); said != nil {
 		t.content.setMessages(t.origin, spans.ListOutput, []Message{*said})
