@@ -95,18 +95,23 @@ type RetentionConfig struct {
 
 // Unmarshal implements confmap.Unmarshaler: durations may be given in days, such as 30d, which Go's do not know.
 func (r *RetentionConfig) Unmarshal(conf *confmap.Conf) error {
-	for key, example := range map[string]string{"max_age": "30d or 720h", "interval": "10m or 1d"} {
+	var errs []error
+	for _, pair := range [][2]string{{"interval", "10m or 1d"}, {"max_age", "30d or 720h"}} {
+		key, example := pair[0], pair[1]
 		text, ok := conf.Get(key).(string)
 		if _, err := time.ParseDuration(text); !ok || err == nil {
 			continue
 		}
 		d, err := store.ParseAge(text)
 		if err != nil {
-			return fmt.Errorf("%s: got %.64q: want a duration, such as %s", key, text, example)
+			err = fmt.Errorf("%s: got %.64q: want a duration, such as %s", key, text, example)
+		} else {
+			err = conf.Merge(confmap.NewFromStringMap(map[string]any{key: d.String()}))
 		}
-		if err := conf.Merge(confmap.NewFromStringMap(map[string]any{key: d.String()})); err != nil {
-			return err
-		}
+		errs = append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
 	}
 	return conf.Unmarshal(r)
 }

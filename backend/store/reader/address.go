@@ -65,8 +65,8 @@ func ParseRequestAddress(s string) (Address, error) {
 	if a.Run != "" && a.Attempt == "" {
 		what = "turn or attempt"
 	}
-	for text, what := range map[string]string{a.Turn: what, a.Attempt: "attempt"} {
-		if _, err := number(what, text); err != nil && text != "" {
+	for _, part := range [][2]string{{what, a.Turn}, {"attempt", a.Attempt}} {
+		if _, err := number(part[0], part[1]); err != nil && part[1] != "" {
 			return a, err
 		}
 	}

@@ -196,7 +196,14 @@ func (r *Reader) Related(ctx context.Context, s *session.Session,
 	traces := map[session.TraceID]bool{}
 	var out []session.Tree
 	for todo := []*session.Session{s}; len(todo) > 0; todo = todo[1:] {
-		ids := slices.DeleteFunc(traceIDs(todo[0]), func(id session.TraceID) bool { return traces[id] })
+		var ids []session.TraceID // that were not looked up yet
+		for _, run := range todo[0].Runs {
+			b, err := hex.DecodeString(run.TraceID)
+			if err != nil || len(b) != len(session.TraceID{}) || traces[session.TraceID(b)] {
+				continue
+			}
+			traces[session.TraceID(b)], ids = true, append(ids, session.TraceID(b))
+		}
 		for some := range slices.Chunk(ids, tracesAtOnce) {
 			q := store.Query{Tenant: r.Tenant, Traces: some, Limit: len(seen) + maxRelated}
 			for sum, err := range r.Store.Sessions(ctx, q) {
@@ -218,27 +225,9 @@ func (r *Reader) Related(ctx context.Context, s *session.Session,
 				todo = append(todo, other.Session)
 			}
 		}
-		for _, id := range ids {
-			traces[id] = true
-		}
 	}
 	return out, nil
 }
 
 // tracesAtOnce is how many traces one query names.
 const tracesAtOnce = 500
-
-// traceIDs returns the traces of a session's runs, each once.
-func traceIDs(s *session.Session) []session.TraceID {
-	var ids []session.TraceID
-	for _, run := range s.Runs {
-		b, err := hex.DecodeString(run.TraceID)
-		if err != nil || len(b) != len(session.TraceID{}) {
-			continue
-		}
-		if id := session.TraceID(b); !slices.Contains(ids, id) {
-			ids = append(ids, id)
-		}
-	}
-	return ids
-}

@@ -28,3 +28,12 @@ func TestNoRequest(t *testing.T) {
 		}
 	}
 }
+
+// Of an address with two wrong parts the error names the first, each time.
+func TestRequestAddressError(t *testing.T) {
+	for range 20 {
+		if _, err := reader.ParseRequestAddress("s/r/x/y"); err == nil || err.Error() != `turn "x": want a number` {
+			t.Fatal(err)
+		}
+	}
+}
