@@ -345,9 +345,10 @@ func (a *applier) byBytes(ctx context.Context) error {
 			want = 0
 		}
 		var oldest []*group
+		var unknown error // of a size: without it one would delete too much
 		sizes := map[session.Key]int64{}
 		groups, err := a.choose(ctx, func(items []*item) []*group {
-			oldest = a.groups(items, true)
+			oldest, unknown = a.groups(items, true), nil
 			sum := int64(0)
 			for i, g := range oldest {
 				if i > 0 && sum >= want {
@@ -355,13 +356,17 @@ func (a *applier) byBytes(ctx context.Context) error {
 					break
 				}
 				for _, x := range g.items {
-					n, _ := a.st.Size(ctx, x.key)
+					n, err := a.st.Size(ctx, x.key)
+					if err != nil {
+						unknown = fmt.Errorf("MaxBytes: session %q: %w", x.key.ID, err)
+						return nil
+					}
 					sizes[x.key], sum = n, sum+n
 				}
 			}
 			return oldest
 		})
-		if err != nil {
+		if err = cmp.Or(err, unknown); err != nil {
 			return err
 		}
 		before := a.result.ByBytes

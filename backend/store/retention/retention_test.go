@@ -196,6 +196,34 @@ func TestBytesFreedLater(t *testing.T) {
 	want(t, "left", left(t, st), "s0 s1 s2 s3 s4 s5 s6")
 }
 
+// sizeless fails to give the sizes of sessions.
+type sizeless struct{ *memstore.Store }
+
+var errSize = errors.New("too many queries")
+
+func (s sizeless) Size(ctx context.Context, k session.Key) (int64, error) {
+	if k != (session.Key{}) {
+		return 0, errSize
+	}
+	return s.Store.Size(ctx, k)
+}
+
+// Where sizes are not known nothing is deleted by them.
+func TestBytesUnknown(t *testing.T) {
+	st := sizeless{memstore.New()}
+	for n := range 10 {
+		add(t, st, key(fmt.Sprint("s", n)), hours(n), "")
+	}
+	size, err := st.Size(t.Context(), session.Key{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := retention.Apply(t.Context(), st, now, retention.Policy{MaxBytes: size * 7 / 10})
+	if !errors.Is(err, errSize) || r.Sessions != 0 {
+		t.Errorf("%+v, %v, left: %s", r, err, left(t, st))
+	}
+}
+
 // hooked calls functions where they are set.
 type hooked struct {
 	store.Store
