@@ -54,6 +54,20 @@ func (s *Span) EndState() string {
 	return ""
 }
 
+// CallOf returns the one of calls that a reply asks for by an id and a name, nil if there is none: that of the id, else
+// the first of the name where a source does not state the id. Calls of other programs have their name in its place.
+func CallOf(calls []*ToolCall, id, name string) (found *ToolCall) {
+	for _, c := range calls {
+		switch {
+		case id != "" && c.ID == id:
+			return c
+		case found == nil && c.Name == name && (id == "" || c.ID == "" || c.ID == name):
+			found = c
+		}
+	}
+	return found
+}
+
 // LastRequest returns the request of the last attempt, which was answered; nil where none is known.
 func (t *Turn) LastRequest() *Request {
 	if len(t.Requests) == 0 {

@@ -250,6 +250,21 @@ func TestAttempts(t *testing.T) {
 	}
 }
 
+// A call whose span lacks its id is no other one than the reply asks for.
+func TestCallWithoutID(t *testing.T) {
+	d := asking("s", []string{"x"})
+	run := d.Session.Runs[0]
+	turn := run.Turns[0]
+	turn.Capture, turn.ToolCalls = spans.CaptureContent, []*session.ToolCall{{ID: "ls", Name: "ls"}}
+	const ask = `{"type":"tool_use","id":"1","name":"ls","input":{}}`
+	for content, want := range map[string]int{ask: 1, ask + "," + ask: 2} {
+		turn.Output = store(&d, `{"role":"assistant","content":[`+content+`]}`, "")
+		if l := newSide(d).calls(run, turn); len(l) != want {
+			t.Errorf("%d calls of %s", len(l), content)
+		}
+	}
+}
+
 // A summary that says something else is a difference, whatever its counts are.
 func TestSummaries(t *testing.T) {
 	compacted := func(summary string) Target {

@@ -243,10 +243,7 @@ func (s *side) calls(r *session.Run, t *session.Turn) []*call {
 	if t.Capture != spans.CaptureContent || s.Blocks == nil {
 		return list
 	}
-	known := map[string]bool{}
-	for _, c := range list {
-		known[c.ID] = true
-	}
+	left := slices.Clone(t.ToolCalls)
 	visit := func(refs *session.Refs, do func(session.MessagePart)) {
 		for _, ref := range refs.Items() {
 			if body, ok := s.Blocks.Body(ref); ok && strings.Contains(body, "ool") { // tool_use, toolCall, tool_calls
@@ -257,9 +254,16 @@ func (s *side) calls(r *session.Run, t *session.Turn) []*call {
 		}
 	}
 	visit(t.Output, func(said session.MessagePart) {
-		if said.Kind == session.PartCall && !known[said.ID] {
+		if said.Kind != session.PartCall {
+			return
+		}
+		c := session.CallOf(left, said.ID, said.Name)
+		switch {
+		case c == nil:
 			tool := &session.ToolCall{ID: said.ID, Name: said.Name}
 			list = append(list, &call{ToolCall: tool, capture: t.Capture, asked: true, args: said.JSON})
+		case c.ID != said.ID: // a reply in several blocks may have an id again
+			left = slices.DeleteFunc(left, func(o *session.ToolCall) bool { return o == c })
 		}
 	})
 	if !slices.ContainsFunc(list, func(c *call) bool { return c.Result == nil }) {

@@ -273,3 +273,44 @@ func TestInputOfOtherPrograms(t *testing.T) {
 		t.Errorf("%v: %s", err, ledger.String())
 	}
 }
+
+// Spans of other programs may lack the id of a call that the reply has, or be below no turn: each call is one part.
+func TestCallsOfOtherPrograms(t *testing.T) {
+	m := &made{}
+	call := func(id, name, result string) *session.ToolCall {
+		return &session.ToolCall{Span: observed(2, 3), ID: id, Name: name, Outcome: spans.OutcomeOK,
+			Result: m.refs(part{result, "", ""})}
+	}
+	s := &session.Session{ID: "s", Runs: []*session.Run{{
+		Span: observed(0, 9), ID: "r", Status: spans.RunStatusCompleted, Capture: spans.CaptureContent,
+		ToolCalls: []*session.ToolCall{call("0", "cat", "zero")},
+		Turns: []*session.Turn{{Span: observed(1, 8), Capture: spans.CaptureContent,
+			Output: m.refs(part{`{"role":"assistant","content":[{"type":"tool_use","id":"1","name":"ls","input":{}},` +
+				`{"type":"tool_use","id":"2","name":"ls","input":{}},{"type":"tool_use","id":"3","name":"ls","input":{}}]}`, "", ""}),
+			ToolCalls: []*session.ToolCall{call("ls", "ls", "one"), call("ls", "ls", "two"), call("3", "ls", "three")},
+		}},
+	}}}
+	tree := session.Tree{Session: s, Blocks: &m.blocks}
+	g, err := NewGuide(tree, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for row := range g.Rows() {
+		if id := row.Part; id != nil && id.ToolCallID != nil {
+			got = append(got, *id.ToolCallID+" "+parse([]byte(id.DataJSON)).Object("output").Text("data"))
+		}
+	}
+	if want := "[0 zero 1 one 2 two 3 three]"; fmt.Sprint(got) != want {
+		t.Errorf("%v, want %s", got, want)
+	}
+	var ledger bytes.Buffer
+	if _, err := PhiCore(&ledger, tree, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"1", "2", "3"} {
+		if strings.Count(ledger.String(), `"toolCallId": "`+id+`"`) != 3 { // of the run, of the turn, and its input
+			t.Errorf("call %s: %s", id, ledger.String())
+		}
+	}
+}

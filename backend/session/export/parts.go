@@ -130,6 +130,16 @@ func (b *runUnits) loneParts(i int, at time.Time, m *chatMessage) []builtPart {
 	return p.parts
 }
 
+// callParts makes the parts of the tool calls that belong to no turn.
+func (b *runUnits) callParts() []builtPart {
+	at := b.r.Start.UnixMilli()
+	p := partBuilder{runUnits: b, index: -1, at: at, updated: at, calls: slices.Clone(b.r.ToolCalls)}
+	for len(p.calls) > 0 {
+		p.tool(nil, p.calls[0])
+	}
+	return p.parts
+}
+
 // stepStart reports whether the message begins with the AI SDK's mark of a step.
 func (m *chatMessage) stepStart() bool {
 	return len(m.parts) > 0 && m.parts[0].aiType() == "step-start"
@@ -163,13 +173,7 @@ func (b *partBuilder) message(m *chatMessage) {
 		switch {
 		case p.Type == partResult:
 		case p.Type == partCall:
-			var call *session.ToolCall
-			for _, c := range b.calls {
-				if call == nil && c.ID == p.ID && (p.ID != "" || c.Name == p.Name) {
-					call = c
-				}
-			}
-			b.tool(p, call)
+			b.tool(p, session.CallOf(b.calls, p.ID, p.Name))
 		case p.block != nil && typ == "": // no object
 			b.add("data-unknown", dataPart("unknown", p.block))
 		case p.block != nil:

@@ -29,10 +29,14 @@ type turnMessages struct {
 func (p *phiCore) foreignTurn(where string, r *session.Run, t *session.Turn) turnMessages {
 	var f turnMessages
 	c := phiConversion{p: p, where: where, names: map[string]string{}, at: cmp.Or(t.End, t.Start)}
-	ends := map[string]time.Time{}
-	for _, call := range t.ToolCalls {
-		c.names[call.ID], ends[call.ID] = call.Name, call.End
+	ends, ids := map[string]time.Time{}, map[*session.ToolCall]string{}
+	identify := func(call *session.ToolCall, id string) {
+		ids[call], c.names[id], ends[id] = id, call.Name, call.End
 	}
+	for _, call := range t.ToolCalls {
+		identify(call, call.ID)
+	}
+	calls := slices.Clone(t.ToolCalls)
 	answered := map[string]bool{}
 	add := func(part *messagePart, ms int64) {
 		if !answered[part.ID] {
@@ -49,6 +53,14 @@ func (p *phiCore) foreignTurn(where string, r *session.Run, t *session.Turn) tur
 	}
 	for _, b := range p.listOf(where, spans.ListOutput, t.Output) {
 		m := readMessage(b.body)
+		for i := range m.parts {
+			part := &m.parts[i]
+			if call := session.CallOf(calls, part.ID, part.Name); call != nil && part.Type == partCall {
+				part.ID = cmp.Or(part.ID, call.ID)
+				identify(call, part.ID)
+				calls = slices.DeleteFunc(calls, func(o *session.ToolCall) bool { return o == call })
+			}
+		}
 		f.reply = c.reply(&m, b, r, t)
 		results(&m, b)
 	}
@@ -57,11 +69,12 @@ func (p *phiCore) foreignTurn(where string, r *session.Run, t *session.Turn) tur
 		results(&m, b)
 	}
 	for _, call := range t.ToolCalls { // of loops that report results only with the calls
-		if answered[call.ID] || call.ID == "" {
+		id := ids[call]
+		if answered[id] || id == "" {
 			continue
 		}
 		for _, b := range p.listOf(where, spans.ListResult, call.Result) {
-			part := genaijson.Part{Type: partResult, ID: call.ID, Name: call.Name, Content: b.body,
+			part := genaijson.Part{Type: partResult, ID: id, Name: call.Name, Content: b.body,
 				IsError: call.Outcome != spans.OutcomeOK && call.Outcome != ""}
 			add(&messagePart{Part: part}, cmp.Or(call.End, c.at).UnixMilli())
 		}

@@ -61,10 +61,10 @@ type unit struct {
 	compaction *session.Compaction
 }
 
-// step is a turn, or a reply whose turn is not there.
+// step is a turn, a reply whose turn is not there, or the tool calls of a run that belong to no turn.
 type step struct {
 	at    time.Time     // of a lone reply: the start of the turn that it came with; zero: it came with none
-	turn  *session.Turn // nil: lone is set
+	turn  *session.Turn // nil for the other two
 	lone  *session.Ref  // the reply whose turn is not there
 	parts []builtPart
 	// begins: the turn begins with this row.
@@ -175,6 +175,9 @@ func (g *Guide) planRun(r *session.Run) {
 	g.runValue(r, spans.ListMetadata, r.Metadata) // notes whether it is missing
 	g.runValue(r, spans.ListRules, r.Rules)
 	b.between(-1, r.Start)
+	if len(r.ToolCalls) > 0 {
+		b.step(r.Start, &step{parts: b.callParts()}, "", "calls")
+	}
 	for i, t := range p.turns {
 		if !isCaptured(t.Capture) {
 			g.uncaptured[r] = t.Capture

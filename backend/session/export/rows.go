@@ -180,7 +180,7 @@ func (g *Guide) tailStart(c *session.Compaction) string {
 		same := func(o session.Ref) bool { return g.same(o) == g.same(ref) }
 		has := func(st *step) bool {
 			if st.turn == nil {
-				return same(*st.lone)
+				return st.lone != nil && same(*st.lone)
 			}
 			return slices.ContainsFunc(st.turn.Output.Items(), same)
 		}
