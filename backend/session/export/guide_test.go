@@ -253,6 +253,12 @@ func TestInputOfOtherPrograms(t *testing.T) {
 			history = append(history, message("user", "yes"))
 		}
 	}
+	below := &session.Run{Span: observed(60, 70), ID: "sub", ParentID: "r", Capture: spans.CaptureContent}
+	below.Recording = "spans"
+	below.Turns = []*session.Turn{{Span: observed(61, 62), Capture: spans.CaptureContent,
+		Output:   m.refs(message("assistant", "reply 3")),
+		Requests: []*session.Request{{Messages: m.refs(message("user", "yes"))}}}}
+	s.Runs = append(s.Runs, below)
 	tree := session.Tree{Session: s, Blocks: &m.blocks}
 	g, err := NewGuide(tree, Options{})
 	if err != nil {
@@ -264,12 +270,12 @@ func TestInputOfOtherPrograms(t *testing.T) {
 			got = append(got, parse([]byte(row.Part.DataJSON)).Text("text"))
 		}
 	}
-	if want := "[Be brief. yes reply 0 reply 1 yes reply 2]"; fmt.Sprint(got) != want {
+	if want := "[Be brief. yes reply 0 reply 1 yes reply 2 yes reply 3]"; fmt.Sprint(got) != want {
 		t.Errorf("%v, want %s", got, want)
 	}
 	var ledger bytes.Buffer
 	if _, err := PhiCore(&ledger, tree, Options{Partial: true}); err != nil ||
-		strings.Count(ledger.String(), `"text": "yes"`) != 4 { // in the run, and in its turns
+		strings.Count(ledger.String(), `"text": "yes"`) != 6 { // in the run, and in its turns
 		t.Errorf("%v: %s", err, ledger.String())
 	}
 }
@@ -290,6 +296,7 @@ func TestCallsOfOtherPrograms(t *testing.T) {
 			ToolCalls: []*session.ToolCall{call("ls", "ls", "one"), call("ls", "ls", "two"), call("3", "ls", "three")},
 		}},
 	}}}
+	s.Runs[0].Recording = "spans"
 	tree := session.Tree{Session: s, Blocks: &m.blocks}
 	g, err := NewGuide(tree, Options{})
 	if err != nil {
