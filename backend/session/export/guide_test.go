@@ -292,7 +292,8 @@ func TestCallsOfOtherPrograms(t *testing.T) {
 		ToolCalls: []*session.ToolCall{call("0", "cat", "zero")},
 		Turns: []*session.Turn{{Span: observed(1, 8), Capture: spans.CaptureContent,
 			Output: m.refs(part{`{"role":"assistant","content":[{"type":"tool_use","id":"1","name":"ls","input":{}},` +
-				`{"type":"tool_use","id":"2","name":"ls","input":{}},{"type":"tool_use","id":"3","name":"ls","input":{}}]}`, "", ""}),
+				`{"type":"tool_use","id":"2","name":"ls","input":{}},` +
+				`{"type":"tool_use","id":"3","name":"ls","input":{}}]}`, "", ""}),
 			ToolCalls: []*session.ToolCall{call("ls", "ls", "one"), call("ls", "ls", "two"), call("3", "ls", "three")},
 		}},
 	}}}
