@@ -345,15 +345,11 @@ func factsOfMessages(s *Session, blocks *BlockSet) map[string]*MessageState {
 	return out
 }
 
-// takenBack has the values that take a fact back, untitled those that take a title back, both by their ids.
-var takenBack, untitled = namesOf("null", "false", "0"), namesOf("null", `""`)
-
-func namesOf(bodies ...string) map[string]bool {
-	names := map[string]bool{}
-	for _, body := range bodies {
-		names[spans.BlockOfString(body).Short().String()] = true
-	}
-	return names
+// The values that take a fact back, known by their ids.
+var takenBack = map[string]bool{
+	spans.BlockOfString("null").Short().String():  true,
+	spans.BlockOfString("false").Short().String(): true,
+	spans.BlockOfString("0").Short().String():     true,
 }
 
 // SinceOf returns the time from which a fact with a time holds (hidden_at, archived_at and the like). It is zero if
@@ -408,7 +404,7 @@ const openingMessages = 16
 
 // TitleRefs returns the blocks that Title reads: the last name of the session, else its first messages.
 func (s *Session) TitleRefs() []Ref {
-	if f := s.Fact(SubjectSession, FactTitle); f != nil && f.Value != nil && !untitled[f.Value.Block] {
+	if f := s.Fact(SubjectSession, FactTitle); f != nil && f.Value != nil && !takenBack[f.Value.Block] {
 		return []Ref{*f.Value}
 	}
 	refs := slices.DeleteFunc(s.opening(), func(ref Ref) bool {

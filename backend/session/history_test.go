@@ -62,7 +62,7 @@ func TestTitleAndArchived(t *testing.T) {
 	opening := `{"role":"user","content":"hi"}`
 	blocks.Add(Block{Body: opening})
 	run := &Run{Outside: NewRefs(Ref{Block: spans.BlockOfString(opening).Short().String()})}
-	for value, want := range map[string]string{`"Ranges"`: "Ranges", `""`: "hi", "null": "hi", `["a"]`: "",
+	for value, want := range map[string]string{`"Ranges"`: "Ranges", `""`: "", "null": "hi", `["a"]`: "",
 		`"x` + strings.Repeat("é", 300) + `"`: "x" + strings.Repeat("é", 255)} {
 		s := &Session{Facts: []Fact{factOf(&blocks, FactTitle, value, at)}, Runs: []*Run{run}}
 		if got, without := s.Title(&blocks), s.Title(nil); got != want || without != "" {

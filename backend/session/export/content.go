@@ -103,7 +103,8 @@ func (c *content) news(q *session.Request, most map[string]int) *session.Refs {
 			continue
 		}
 		most[ref.Block] = n[ref.Block]
-		if m := readMessage(c.message(ref)); m.userSide() {
+		asks := func(p messagePart) bool { return p.Type == partCall } // a model, also where Gemini CLI writes system
+		if m := readMessage(c.message(ref)); m.userSide() && !slices.ContainsFunc(m.parts, asks) {
 			out = append(out, ref)
 		}
 	}
