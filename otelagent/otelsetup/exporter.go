@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -66,9 +67,10 @@ func (c *config) wrap(e sdktrace.SpanExporter) *Exporter {
 	return &Exporter{to: e, without: c.without, ownUsage: c.ownUsage, ctx: context.Background()}
 }
 
-// ExportSpans sends a batch in as many requests as its size needs; a span that is too large for one is sent alone. A
-// request that the receiver refused in part counts as failed. Later requests are tried as long as ctx allows. The error
-// says how many spans failed and why the first request did.
+// ExportSpans sends a batch in as many requests as its size needs. A span that is too large for one is sent alone, and
+// each span is where a text in the batch is not UTF-8: OTLP cannot hold that. A request that the receiver refused in
+// part counts as failed. Later requests are tried as long as ctx allows. The error says how many spans failed and why
+// the first request did.
 func (e *Exporter) ExportSpans(ctx context.Context, batch []sdktrace.ReadOnlySpan) error {
 	if e.queue != nil {
 		defer e.queue.release(batch...) // all at once: the batcher holds the spans until then
@@ -80,15 +82,22 @@ func (e *Exporter) ExportSpans(ctx context.Context, batch []sdktrace.ReadOnlySpa
 		batch = slices.DeleteFunc(slices.Clone(batch), e.drops)
 	}
 	e.given.Add(int64(len(batch)))
-	failed := 0
+	failed, alone := 0, false
 	var first error
 	for rest := batch; len(rest) > 0; {
 		part := rest[:request(rest)]
-		rest = rest[len(part):]
+		if alone {
+			part = rest[:1]
+		}
 		err := ctx.Err()
 		if err == nil {
 			err = e.to.ExportSpans(ctx, e.withUsage(part))
 		}
+		if err != nil && len(part) > 1 && strings.Contains(err.Error(), "invalid UTF-8") {
+			alone = true // the host may have such a text on a span of its own
+			continue
+		}
+		rest = rest[len(part):]
 		if err == nil {
 			e.exported.Add(int64(len(part)))
 			continue

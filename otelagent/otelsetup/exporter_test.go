@@ -177,6 +177,22 @@ func TestSpanLargerThanARequestGoesAlone(t *testing.T) {
 	got.waitFor(t, 1)
 }
 
+// A span of the host with an attribute that is not UTF-8, which no request can hold, takes nothing else with it.
+func TestSpanThatIsNotUTF8GoesAlone(t *testing.T) {
+	_, grpc := startGRPC(t)
+	_, url := startHTTP(t)
+	for _, c := range []struct{ protocol, to string }{{"grpc", grpc}, {"http/protobuf", url}} {
+		p := setup(t, otelsetup.WithProtocol(otelsetup.Protocol(c.protocol)), otelsetup.WithEndpoint(c.to))
+		for _, text := range []string{"before", "half of an é: \xc3", "after"} {
+			end(p.TracerProvider(), "s", nil, attribute.String("text", text))
+		}
+		_ = p.Shutdown(t.Context())
+		if s := p.Stats(); s.Exported != 2 || s.Failed != 1 {
+			t.Errorf("%s: stats %+v", c.protocol, s)
+		}
+	}
+}
+
 // hanging is an exporter that accepts nothing until its context ends.
 type hanging struct{}
 
