@@ -165,6 +165,29 @@ func TestFind(t *testing.T) {
 	}
 }
 
+// A fork of a session whose first prompt is longer than what is read of other files counts it once.
+func TestFindLongPrompt(t *testing.T) {
+	dir, total := t.TempDir(), int64(0)
+	for _, id := range []string{fork, here} {
+		lines := strings.Repeat(`{"type":"summary","summary":"other","leafUuid":"z"}`+"\n", 2000)
+		for _, line := range []string{
+			`"user","message":{"content":"` + strings.Repeat("x", input.HeadSize) + `"},"uuid":"u1"`,
+			`"assistant","uuid":"a1","message":{"id":"m1","usage":{"input_tokens":10}}`} {
+			lines += fmt.Sprintf(`{"sessionId":%q,"type":%s,"timestamp":"2026-01-01T00:00:01Z","forkedFrom":{"sessionId":%q}}`,
+				id, line, here) + "\n"
+		}
+		write(t, filepath.Join(dir, id+".jsonl"), []byte(lines))
+	}
+	for _, f := range families(t, dir) {
+		for _, s := range treeOf(t, f.Events(claudecode.Agent.NewDecoder())) {
+			total += s.Usage.Input
+		}
+	}
+	if total != 10 {
+		t.Errorf("%d tokens, want 10", total)
+	}
+}
+
 // Files that name each other as parents, ids without end, nesting and long lines do no harm.
 func TestHostile(t *testing.T) {
 	dir := t.TempDir()

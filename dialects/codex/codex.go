@@ -240,6 +240,9 @@ func (t *thread) record(typ, kind string, p *object.Object, payload []byte) bool
 	case "AgentMessage", "Reasoning", "ContextCompaction", "HookPrompt", "agent_message", "session_meta", "web_search_end",
 		"agent_reasoning", "agent_reasoning_raw_content", "context_compacted", "thread_settings_applied": // are elsewhere
 	case "error":
+		if t.settle(); t.task != nil {
+			t.begin()
+		}
 		t.Over(time.Time{}, event.RunResult{Status: spans.RunStatusError, Error: p.String("message")})
 		return false
 	case "thread_rolled_back":
@@ -443,7 +446,7 @@ func (t *thread) advance(info *object.Object) {
 	}
 	before, known := cmp.Or(t.total, &event.Usage{Rule: total.Rule}), t.total != nil || !t.based
 	t.total = total
-	u, again := *total, false // the totals began again
+	u, again := *total, last != nil && *last == *total && *total != *before // the totals began again
 	for i, n := range transcript.Counts(&u) {
 		*n -= *transcript.Counts(before)[i]
 		again = again || *n < 0
@@ -452,7 +455,8 @@ func (t *thread) advance(info *object.Object) {
 	case t.records, u.Input == 0 && u.Output == 0 && !again:
 	case !again && known:
 		t.usage("", &u)
-	case last != nil && (again || t.call.ID != "" && t.call.Usage == nil):
+	case last != nil && last.Input|last.Output != 0 && // else the window is full, which is no call
+		(again || t.call.ID != "" && t.call.Usage == nil):
 		t.usage("", last)
 	}
 }
@@ -516,8 +520,9 @@ func (t *thread) completed(p *object.Object) bool {
 		return false
 	}
 	u.Outcome = cmp.Or(outcomes[p.String("status")], u.Outcome)
-	code := p.Int("exit_code")
-	if success := p.Bool("success"); code != nil && *code != 0 || success != nil && !*success || p.Has("error") {
+	code, mcp := p.Int("exit_code"), object.Of("", p.Raw("result"))
+	if success := p.Bool("success"); code != nil && *code != 0 || success != nil && !*success || p.Has("error") ||
+		mcp.Has("Err") || object.Of("", mcp.Raw("Ok")).True("isError") {
 		u.Outcome = cmp.Or(u.Outcome, spans.OutcomeError)
 	}
 	if u.At = t.at; t.ended.Before(t.at) && t.ended.After(t.born) { // a fork has times of its own, but for this one

@@ -235,6 +235,53 @@ func TestLateUsage(t *testing.T) {
 	}
 }
 
+// TestCounts reads counts that are no call: a window that is full has a total without input and output. Totals that are
+// those of the last call began again, also where they are greater than before. A call of MCP says how it ended in its
+// result. An error is that of its task, also where it comes before a call or right after one.
+func TestCounts(t *testing.T) {
+	at := 0
+	line := func(typ, rest string) string {
+		at++
+		return fmt.Sprintf(`{"timestamp":"2026-01-01T10:00:%02dZ","type":%q,"payload":{%s}}`+"\n", at, typ, rest)
+	}
+	count := func(input, all, last, lastAll int) string {
+		return line("event_msg", fmt.Sprintf(`"type":"token_count","info":{"total_token_usage":{"input_tokens":%d,`+
+			`"total_tokens":%d},"last_token_usage":{"input_tokens":%d,"total_tokens":%d}}`, input, all, last, lastAll))
+	}
+	ended := func(id, result string) string {
+		return line("response_item", `"type":"function_call","name":"t","arguments":"{}","call_id":"`+id+`"`) +
+			line("event_msg", `"type":"mcp_tool_call_end","call_id":"`+id+`","result":`+result) +
+			line("response_item", `"type":"function_call_output","output":"ok","call_id":"`+id+`"`)
+	}
+	reply := line("response_item", `"type":"message","role":"assistant","content":[]`)
+	text := line("session_meta", `"id":"s"`) + line("event_msg", `"type":"task_started","turn_id":"r"`) +
+		line("event_msg", `"type":"user_message"`) + ended("a", `{"Ok":{"isError":true}}`) + count(10, 10, 10, 10) +
+		ended("b", `{"Err":"no"}`) + count(30, 30, 20, 20) + ended("c", `{"Ok":{}}`) + reply + count(50, 50, 50, 50) +
+		count(0, 200, 0, 150) + line("event_msg", `"type":"error","message":"full"`) +
+		line("event_msg", `"type":"task_complete","turn_id":"r"`) +
+		line("event_msg", `"type":"task_started","turn_id":"q"`) + line("event_msg", `"type":"user_message"`) +
+		line("event_msg", `"type":"error","message":"no key"`) + line("event_msg", `"type":"task_complete","turn_id":"q"`)
+	path := filepath.Join(t.TempDir(), "rollout.jsonl")
+	must.Do(t, os.WriteFile(path, []byte(text), 0o600))
+	runs, got := trees(t, path)["s"].Runs, ""
+	for _, turn := range runs[0].Turns {
+		if turn.Reported != nil {
+			got += fmt.Sprint(turn.Reported.Input, " ")
+		}
+		for _, c := range turn.ToolCalls {
+			got += string(c.Outcome) + " "
+		}
+	}
+	if want := "10 error 20 error ok 50 "; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	for _, r := range runs {
+		if r.Status != spans.RunStatusError || len(runs) != 2 {
+			t.Errorf("%s of %d runs: %s %s", r.ID, len(runs), r.Status, r.Error)
+		}
+	}
+}
+
 // TestCopiedTimes reads a fork: the time at which an item was completed is that of the parent, before all lines.
 func TestCopiedTimes(t *testing.T) {
 	line := func(second int, typ, rest string) string {

@@ -1,6 +1,7 @@
 package transcript
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -24,6 +25,7 @@ const (
 	maxFolder = 12 // levels
 	maxAbove  = 64 // parents of a file that are read before it, whenever these began
 	maxWindow = 64 << 20
+	maxHead   = 8 << 20 // bytes of a file that are read to find its family
 	// MaxSide is the size of the largest side output that File.Side returns.
 	MaxSide = 8 << 20
 )
@@ -43,8 +45,9 @@ type Agent struct {
 	Names *regexp.Regexp
 	// NextTo is the pattern of names of files next to a session that may be those of its sub-agents; empty without any.
 	NextTo string
-	// Head returns what the path and the first 64 KiB of a file say; zero for one that is no transcript. If Recognise is
-	// set, Head is called for files for which it returns a reason.
+	// Head returns what the path and the first 64 KiB of a file say; zero for one that is no transcript. Where these say
+	// neither Started nor Keys, it is called again with the first 8 MiB: a prompt may hold images. If Recognise is set,
+	// Head is called for files for which it returns a reason.
 	Head      func(path string, head []byte, o input.Outline) Head
 	Recognise func(input.Outline) string
 	// Open returns what reads a file of a family, of which it reports the records to the Decoder: lines or documents, or,
@@ -182,13 +185,19 @@ func (l *Finder) file(path string) (File, error) {
 		return File{}, err
 	}
 	defer r.Close()
-	head, err := io.ReadAll(io.LimitReader(r, input.HeadSize))
-	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) { // an archive may be cut
-		return File{}, err
-	}
-	o := input.OutlineOf(head)
-	if recognise := l.Agent.Recognise; recognise == nil || recognise(o) != "" {
-		f.Head = l.Agent.Head(path, head, o)
+	var head bytes.Buffer
+	for _, size := range [...]int64{input.HeadSize, maxHead} {
+		_, err := head.ReadFrom(io.LimitReader(r, size-int64(head.Len())))
+		if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) { // an archive may be cut
+			return File{}, err
+		}
+		o := input.OutlineOf(head.Bytes())
+		if recognise := l.Agent.Recognise; recognise == nil || recognise(o) != "" {
+			f.Head = l.Agent.Head(path, head.Bytes(), o)
+		}
+		if !f.Started.IsZero() || f.Keys != nil || f.Err != nil || int64(head.Len()) < size {
+			break
+		}
 	}
 	return f, f.Err
 }
