@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // A prompt that is longer than a list of turns brings along is compared whole.
@@ -76,4 +77,39 @@ func TestChosenRowStays(t *testing.T) {
 	b.until("another one is listed above it", has(`[data-row="0"][data-session="second"]`))
 	b.until("the same is chosen", has(`.current[data-session="first"]`)+
 		" && document.querySelectorAll('.row.current').length === 1")
+}
+
+// A session leads to the sub-agent that it spawned in another one, and that one back, whatever their ids hold.
+func TestSubAgents(t *testing.T) {
+	const lead, helper = "lead/er#1", "help/@er"
+	db := filepath.Join(t.TempDir(), "agents.db")
+	list := events(`{"type":"run_started","session":"` + lead + `","run":"r1"}
+		{"type":"turn_started","run":"r1"}
+		{"type":"tool_started","run":"r1","call_id":"c#1","name":"delegate"}
+		{"type":"run_started","session":"` + helper + `","run":"r2","parent_id":"r1","parent_session_id":"` + lead + `",
+		 "parent_tool_call_id":"c#1"}
+		{"type":"turn_started","run":"r2"}
+		{"type":"turn_ended","run":"r2","output":{"role":"assistant","content":"I am the helper."}}
+		{"type":"run_ended","run":"r2"}
+		{"type":"tool_ended","run":"r1","call_id":"c#1","outcome":"ok"}
+		{"type":"turn_ended","run":"r1","output":{"role":"assistant","content":"I lead."}}
+		{"type":"run_ended","run":"r1"}`)
+	for i, e := range list {
+		e["type"], e["ts"] = "otelagent."+e["type"].(string), at(time.Duration(i)*time.Second)
+	}
+	lines(t, db, list)
+	b := open(t, serve(t, db), path("s", lead), desk)
+	b.until("the related session is named", has(testid("children")))
+	b.click(testid("children") + " summary")
+	b.click(testid("children") + " li a")
+	b.until("the helper is there", has(testid("said-reply"))+"?.innerText.includes('I am the helper.')")
+	if js[bool](b, has(testid("failure"))+" !== null") {
+		t.Errorf("the page of the helper complains: %s", b.text())
+	}
+	b.click(testid("run") + " a.link")
+	b.until("the leader is there", has(testid("said-reply"))+"?.innerText.includes('I lead.')")
+	b.click(testid("sub-agent") + " .fold")
+	b.until("its turns are there", within(testid("sub-agent"))+".includes('I am the helper.')")
+	b.click(testid("sub-agent") + " a.link")
+	b.until("the helper is there again", has(testid("said-reply"))+"?.innerText.includes('I am the helper.')")
 }

@@ -3,7 +3,7 @@ import { html, useEffect, useState } from './vendor/preact-htm.js';
 import { ApiError, get, listen, useGet } from './api.js';
 import { clean, plural, short, words } from './format.js';
 import { useKeys } from './keys.js';
-import { join, link, navigate, turnPath, withQuery } from './router.js';
+import { join, link, navigate, pathOf, withQuery } from './router.js';
 import { Chip, copyJSON, CopyJSON, Empty, Failure, Foreign, Icon, Loading, TextInput, useTitle } from './ui.js';
 
 /** @import {Hit, SearchResult} from '../types.d.ts' */
@@ -86,7 +86,7 @@ function useGone(found) {
 }
 
 /** @param {Hit} m */
-const hrefOf = (m) => link('/s' + (m.turn === undefined ? join(m.session) : turnPath(m.session, m.address)));
+const hrefOf = (m) => link('/s' + (m.turn === undefined ? join(m.session) : pathOf(m.address)));
 
 /** @param {Hit} m */
 const addressWords = (m) => short(m.session) + clean(m.address.startsWith(m.session) ? m.address.slice(m.session.length) : '/' + m.address);

@@ -3,7 +3,7 @@ import { html, useEffect, useMemo, useRef, useState } from './vendor/preact-htm.
 import { getBlob, useGet } from './api.js';
 import { bytes, clean, exact, plural, short, words } from './format.js';
 import { useKeys } from './keys.js';
-import { join, link, navigate, turnPath, withQuery } from './router.js';
+import { join, link, navigate, pathOf, withQuery } from './router.js';
 import { linesOf, Unified } from './difftext.js';
 import { Chip, Content, copyJSON, CopyJSON, Empty, Failure, Icon, Loading, useTitle, say } from './ui.js';
 import { Virtual } from './virtual.js';
@@ -119,7 +119,7 @@ export function RequestPage({ at, session, run, turn }) {
   const here = turns.findIndex((t) => q && (t.address === q.address || q.address.startsWith(t.address + '/') || (t.run === q.run_number && t.index === q.turn)));
   const go = (/** @type {number} */ by) => {
     const t = turns[here + by];
-    if (here >= 0 && t) navigate('/s' + turnPath(session, t.address) + '/request' + location.search.replace(/([?&])attempt=[^&]*/, '$1'), { replace: true });
+    if (here >= 0 && t) navigate('/s' + pathOf(t.address) + '/request' + location.search.replace(/([?&])attempt=[^&]*/, '$1'), { replace: true });
   };
   const move = (/** @type {number} */ by) => {
     const to = Math.max(0, Math.min(shown.length - 1, current + by));

@@ -102,21 +102,19 @@ const dotted = (part) => (/^~*\.\.?$/.test(part) ? '~' + part : part);
 const undotted = (part) => (/^~+\.\.?$/.test(part) ? part.slice(1) : part);
 
 /**
- * The parts of a turn's address. The session is known, the turn is behind the last slash: whatever is between them is the run.
- * @param {string} session
+ * The parts of an address of a run, a turn or a tool call: SESSION/@RUN[/TURN][#CALL]. Ids hold what they like, slashes too.
  * @param {string} address
  */
-export function turnParts(session, address) {
-  const rest = address.startsWith(session + '/') ? address.slice(session.length + 1) : address;
-  const at = rest.lastIndexOf('/');
-  return { run: rest.slice(0, at), turn: rest.slice(at + 1) };
+export function parts(address) {
+  const [, session = address, run, turn] = /^(.*)\/(@\d+)(?:\/(-?\d+))?(?:#.*)?$/s.exec(address) ?? [];
+  return { session, run, turn };
 }
 
 /**
- * @param {string} session
+ * The path of what an address names.
  * @param {string} address
  */
-export function turnPath(session, address) {
-  const { run, turn } = turnParts(session, address);
+export function pathOf(address) {
+  const { session, run, turn } = parts(address);
   return join(session, run, turn);
 }

@@ -2,7 +2,7 @@
 import { html, useEffect, useMemo, useRef, useState } from './vendor/preact-htm.js';
 import { ago, between, clean, count, duration, exact, inOut, money, ms, percent, plural, short, stamp, timeKnown, tokens, tookOf, usageKnown, words } from './format.js';
 import { useKeys } from './keys.js';
-import { join, link, navigate, turnParts, turnPath } from './router.js';
+import { join, link, navigate, parts, pathOf } from './router.js';
 import { goesOn, useSession } from './sessiondata.js';
 import { Timeline } from './timeline.js';
 import { TokenBars } from './tokens.js';
@@ -62,7 +62,7 @@ function findTurn(outline, run, turn) {
   if (run === undefined) return -1;
   const turns = outline.turns ?? [];
   const matches = (/** @type {OutlineTurn} */ t) => {
-    const p = turnParts(outline.summary.id, t.address);
+    const p = parts(t.address);
     return p.run === run || '@' + t.run === run || outline.runs?.[t.run - 1]?.id === run;
   };
   return turns.findIndex((t) => (turn === undefined || String(t.index) === turn) && matches(t));
@@ -110,7 +110,7 @@ export function SessionPage({ session, run, turn, at, about }) {
     if (t.hidden || outline?.runs?.[t.run - 1]?.hidden) setHidden(true);
     if (quiet) scrolledTo.current = index;
     else if (index === selected) feed.current?.scrollTo(itemOf.get(index) ?? 0);
-    navigate('/s' + turnPath(id, t.address) + query(), { replace: true });
+    navigate('/s' + pathOf(t.address) + query(), { replace: true });
     setRail(false);
   };
 
@@ -176,7 +176,7 @@ export function SessionPage({ session, run, turn, at, about }) {
     if (to !== undefined) select(to);
   };
   const address = selected >= 0 ? turns[selected]?.address : undefined;
-  const path = address !== undefined ? turnPath(id, address) : undefined;
+  const path = address !== undefined ? pathOf(address) : undefined;
   /** @param {string} key */
   const toggle = (key) => setOpen((old) => {
     const next = new Set(old);
@@ -205,7 +205,7 @@ export function SessionPage({ session, run, turn, at, about }) {
         ${showHidden ? 'Hide' : 'Show'} rewound</button>` : null}<button class="ghost only-small" aria-label="Close" onClick=${() => setRail(false)}>
         <${Icon} name="close" /></button></header>
       <${Virtual} own label="Turns" testid="turn-list" class="rail-list" count=${items.length} handle=${list} keyOf=${(/** @type {number} */ i) => keyOf(items[i])} estimate=${(/** @type {number} */ i) => (items[i]?.kind === 'turn' ? 54 : 40)}
-        row=${(/** @type {number} */ i) => html`<${RailRow} item=${items[i]} outline=${outline} id=${id} selected=${items[i]?.kind === 'turn' && items[i].index === selected} select=${(/** @type {number} */ index) => latest.current(index)} showHidden=${() => setHidden(true)} largest=${largest} />`} />
+        row=${(/** @type {number} */ i) => html`<${RailRow} item=${items[i]} outline=${outline} selected=${items[i]?.kind === 'turn' && items[i].index === selected} select=${(/** @type {number} */ index) => latest.current(index)} showHidden=${() => setHidden(true)} largest=${largest} />`} />
     </nav>
     <div class="session-main">
       <${Head} outline=${outline} status=${status} now=${now} edge=${edge} connected=${data.connected} live=${live} />
@@ -231,7 +231,7 @@ export function SessionPage({ session, run, turn, at, about }) {
         row=${(/** @type {number} */ i) => {
           const it = items[i];
           if (!it) return null;
-          if (it.kind === 'run') return html`<${RunHead} run=${it.run} outline=${outline} id=${id} />`;
+          if (it.kind === 'run') return html`<${RunHead} run=${it.run} outline=${outline} />`;
           if (it.kind === 'hidden') return html`<button class="hidden-line" onClick=${() => setHidden(true)}>
             ${plural(it.count, 'turn')} rewound: hidden history, not deleted <b>Show</b></button>`;
           const a = turns[it.index]?.address ?? '';
@@ -254,24 +254,24 @@ function guess(it, outline) {
   return 230 + 190 * (t?.calls?.length ?? 0);
 }
 
-/** @param {{run: OutlineRun, outline: Outline, id: string}} p */
-function RunHead({ run, outline, id }) {
+/** @param {{run: OutlineRun, outline: Outline}} p */
+function RunHead({ run, outline }) {
   const parent = run.parent ? outline.runs?.[run.parent - 1] : undefined;
-  const spawn = run.spawned_by?.split('#')[0];
+  const spawn = run.spawned_by ? parts(run.spawned_by) : undefined;
   return html`<section class=${'run-head' + (run.hidden ? ' rewound' : '')} aria-label=${'Run ' + run.number} data-testid="run">
     <h3>Run ${run.number}</h3><${RunStatus} status=${run.status} word=${run.status_word} />
     ${run.relation ? html`<${Chip}>
       ${words(run.relation)}${parent ? ` of run ${parent.number}`.replace('of run', run.relation === 'continues' ? 'run' : 'of run') : ''}<//>` : null}${run.hidden ? html`<${Chip} kind="warn" title="hidden history, not deleted">rewound<//>` : null}${run.copied ? html`<${Chip} title="taken over from the session it was forked from; counted there">copied<//>` : null}${run.group ? html`<${Chip}>
       ${words(run.group)}<//>` : null}
     <span class="faint">${clean(run.agent)}${run.model ? ' · ' + clean(run.model) : ''}</span>
-      ${spawn ? html`<a class="link" href=${link('/s' + turnPath(spawn.startsWith(id + '/') ? id : (spawn.split('/')[0] ?? ''), spawn))}>spawned by turn ${spawn.slice(spawn.lastIndexOf('/') + 1)}</a>` : null}
+      ${spawn ? html`<a class="link" href=${link('/s' + join(spawn.session, spawn.run, spawn.turn))}>spawned by ${spawn.turn === undefined ? 'run ' + clean(spawn.run?.slice(1)) : 'turn ' + spawn.turn}</a>` : null}
     <span class="grow"></span><span class="faint num">
       ${timeKnown(run.start) ? stamp(run.start) + (run.end ? ' · ' + duration(between(run.start, run.end)) : '') + (run.estimated ? ' at least' : '') : 'times not reported'} · ${plural(run.turns, 'turn')} · ${inOut(run)}</span>
     ${run.error ? html`<p class="bad-line">${clean(run.error)}</p>` : null}<${Findings} findings=${run.defects} /></section>`;
 }
 
-/** @param {{item: Item | undefined, outline: Outline, id: string, selected: boolean, select: (index: number) => void, showHidden: () => void, largest: number}} p */
-function Row({ item, outline, id, selected, select, showHidden, largest }) {
+/** @param {{item: Item | undefined, outline: Outline, selected: boolean, select: (index: number) => void, showHidden: () => void, largest: number}} p */
+function Row({ item, outline, selected, select, showHidden, largest }) {
   if (!item) return null;
   if (item.kind === 'hidden') return html`<button class="rail-hidden" onClick=${showHidden}>${plural(item.count, 'turn')} rewound</button>`;
   if (item.kind === 'run') {
@@ -285,7 +285,7 @@ function Row({ item, outline, id, selected, select, showHidden, largest }) {
   const r = outline.runs?.[t.run - 1];
   const state = t.failed ? ' failed' : t.state === 'open' || t.live ? ' open' : t.state ? ' closed' : '';
   const most = Math.max(1, largest);
-  return html`<a class=${'rail-turn' + state + (selected ? ' selected' : '') + (r?.relation === 'sub-agent' ? ' nested' : '')} href=${link('/s' + turnPath(id, t.address))} aria-current=${selected ? 'true' : undefined} data-testid="rail-turn"
+  return html`<a class=${'rail-turn' + state + (selected ? ' selected' : '') + (r?.relation === 'sub-agent' ? ' nested' : '')} href=${link('/s' + pathOf(t.address))} aria-current=${selected ? 'true' : undefined} data-testid="rail-turn"
     onClick=${(/** @type {MouseEvent} */ e) => { if (e.ctrlKey || e.metaKey || e.shiftKey) return; e.preventDefault(); select(item.index); }}>
     <span class="rail-top"><b class="num">${t.index}</b>
       ${t.trigger === 'user' ? html`<i class="tag">user</i>` : null}${t.purpose ? html`<i class="tag">${words(t.purpose)}</i>` : null}${t.failed ? html`<i class="tag bad">failed</i>` : null}${t.state === 'open' || t.live ? html`<i class="tag info">running</i>` : null}${(t.attempts ?? 0) > 1 ? html`<i class="tag warn">
@@ -342,7 +342,7 @@ function Head({ outline, status, now, edge, connected, live }) {
       ${defects ? html`<details data-testid="defects" open=${defects <= 2}><summary>${plural(defects, 'finding')}</summary>
         <${Findings} findings=${[...(outline.defects ?? []), ...(outline.runs ?? []).flatMap((r) => r.defects ?? [])]} />
         ${inTurns.length ? html`<ul class="findings">${inTurns.map((f) => { const t = outline.turns?.[f.turn]; return t ? html`<li class="defect">
-          <a href=${link('/s' + turnPath(s.id, t.address))} data-testid="turn-defect">run ${t.run}, turn ${t.index}</a> <b>Defect</b> <${Foreign} text=${f.text} /> <code>
+          <a href=${link('/s' + pathOf(t.address))} data-testid="turn-defect">run ${t.run}, turn ${t.index}</a> <b>Defect</b> <${Foreign} text=${f.text} /> <code>
           ${clean(f.code)}</code></li>` : null; })}${beyond ? html`<li class="faint">and ${count(beyond)} more: the turns of △</li>` : null}</ul>` : null}</details>` : null}
       ${outline.tools?.length ? html`<details data-testid="session-tools"><summary>${plural(outline.tools.length, 'tool')} called</summary>
         <table class="num plain"><thead><tr><th>tool</th><th class="r">calls</th><th class="r">failed</th><th class="r">denied</th></tr></thead>
@@ -352,9 +352,9 @@ function Head({ outline, status, now, edge, connected, live }) {
       ${outline.facts?.length ? html`<details data-testid="facts"><summary>${plural(outline.facts.length, 'fact')}</summary><dl class="facts-list">
         ${outline.facts.map((f) => html`<div><dt>${clean(f.subject)} · ${words(f.key)} <span class="faint num">${stamp(f.at)}</span></dt><dd><${FactValue} f=${f} /></dd></div>`)}</dl></details>` : null}
       ${outline.children?.length ? html`<details data-testid="children"><summary>${plural(outline.children.length, 'related session')}</summary>
-        <ul class="children">${outline.children.map((c) => html`<li><${Chip}>${words(c.kind)}<//><a href=${link('/s' + join(c.session, c.run))}>
+        <ul class="children">${outline.children.map((c) => html`<li><${Chip}>${words(c.kind)}<//><a href=${link('/s' + (c.run === undefined ? join(c.session) : pathOf(c.run)))}>
         ${clean(c.agent) || short(c.session)}</a> <code>${short(c.session)}</code>
-        ${c.status ? html`<${Status} status=${c.status} />` : null}${c.from ? html`<span class="faint">from ${clean(turnWords(s.id, c.from))}</span>` : null}${c.kind === 'fork' ? html`<a class="link" href=${link('/diff', { a: s.id, b: c.session })}>diff</a>` : null}</li>`)}</ul></details>` : null}
+        ${c.status ? html`<${Status} status=${c.status} />` : null}${c.from ? html`<span class="faint">from ${turnWords(c.from)}</span>` : null}${c.kind === 'fork' ? html`<a class="link" href=${link('/diff', { a: s.id, b: c.session })}>diff</a>` : null}</li>`)}</ul></details>` : null}
       ${outline.messages?.length ? html`<details data-testid="messages"><summary>
         ${plural(outline.messages.length, 'message')} rewound or queued</summary><ul class="children">${outline.messages.map((m) => html`<li><code>
         ${short(m.id, 16)}</code>${m.waiting ? html`<${Chip} kind="wait">waits for its turn<//>` : null}${m.hidden ? html`<span>rewound <span class="faint num">
@@ -374,9 +374,8 @@ function FactValue({ f }) {
   return at ? html`<span class="num">${stamp(at)}</span>` : html`<pre><${JSONText} value=${f.value} /></pre>`;
 }
 
-/** @param {string} session @param {string} address */
-function turnWords(session, address) {
-  const { run, turn } = turnParts(session, address.split('#')[0] ?? address);
-  return `run ${run}, turn ${turn}`;
+/** @param {string} address */
+function turnWords(address) {
+  const { run = '', turn } = parts(address);
+  return `run ${run.slice(1)}` + (turn === undefined ? '' : `, turn ${turn}`);
 }
-

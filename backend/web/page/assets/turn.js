@@ -2,7 +2,7 @@
 import { html, useMemo, useState } from './vendor/preact-htm.js';
 import { get, useGet } from './api.js';
 import { between, bytes, classOf, clean, clock, count, duration, exact, inOut, money, plural, short, stamp, tokens, tookOf, usageKnown, words } from './format.js';
-import { join, link, turnPath } from './router.js';
+import { join, link, parts, pathOf } from './router.js';
 import { TextDiff } from './difftext.js';
 import { Chip, Content, CopyJSON, Findings, Foreign, Icon, Loading, memo, parseJSON, Status, say, wholeText } from './ui.js';
 
@@ -26,7 +26,7 @@ import { Chip, Content, CopyJSON, Findings, Foreign, Icon, Loading, memo, parseJ
 /** @param {TurnProps} p */
 function Card({ session, outline, index, view, error, selected, open, toggle, select, about, now }) {
   const o = /** @type {OutlineTurn} */ (outline.turns?.[index]);
-  const path = turnPath(session, o.address);
+  const path = pathOf(o.address);
   const isOpen = o.state === 'open' || o.live;
   const took = isOpen ? (now - Date.parse(o.start ?? '')) * 1e6 : tookOf(o, outline.summary.start);
   const u = o.usage;
@@ -165,7 +165,7 @@ function Call({ session, outline, c, v, open, now }) {
         <${Foreign} text=${c.error} /></p>` : null}${c.output ? html`<${Content} session=${session} body=${c.output} open=${open} lines=${10} label="output" />` : null}</div>` : c.outcome ? null : html`<div>
         <h5>Output</h5><p class="absent">${waiting ? 'waits for approval' : running ? 'none yet' : 'none was seen'}</p></div>`}
     </div>
-    ${c.children?.map((a) => html`<${SubAgent} session=${session} outline=${outline} address=${a} />`)}
+    ${c.children?.map((a) => html`<${SubAgent} outline=${outline} address=${a} />`)}
     ${c.events?.map((e) => html`<${Event_} session=${session} e=${e} open=${open} />`)}
     <${Findings} findings=${c.findings} />
   </section>`;
@@ -221,7 +221,7 @@ function System({ session, outline, index, v, open }) {
       const t = turns[i];
       if (!t || !(t.prompt_changed || t.index === 0)) continue;
       try {
-        const earlier = /** @type {TurnView} */ (await get('turn' + turnPath(session, t.address)));
+        const earlier = /** @type {TurnView} */ (await get('turn' + pathOf(t.address)));
         if (!earlier.system) continue;
         const [was, is] = await Promise.all([wholeText(session, earlier.system), wholeText(session, body)]);
         set(true);
@@ -271,13 +271,13 @@ function Facts({ v, session }) {
 
 /**
  * A run that a tool call spawned: its turns in a line each, in place.
- * @param {{session: string, outline: Outline, address: string}} p
+ * @param {{outline: Outline, address: string}} p
  */
-export function SubAgent({ session, outline, address }) {
+export function SubAgent({ outline, address }) {
   const [shown, set] = useState(false);
   const own = (outline.runs ?? []).find((r) => r.address === address);
-  const child = (outline.children ?? []).find((c) => address === c.session || (c.run !== undefined && address === c.session + '/' + c.run) || address.startsWith(c.session + '/'));
-  const other = own ? session : (child?.session ?? address.split('/')[0] ?? address);
+  const child = (outline.children ?? []).find((c) => c.run === address);
+  const other = parts(address).session;
   const { data, error } = useGet(shown && !own ? 'outline' + join(other) : null);
   const there = /** @type {Outline | undefined} */ (own ? outline : data);
   const run = own ?? there?.runs?.find((r) => r.address === address);
@@ -288,9 +288,9 @@ export function SubAgent({ session, outline, address }) {
     <${Icon} name=${shown ? 'down' : 'right'} />
     <b>Sub-agent</b> ${clean(name)}${own ? html` <span class="faint">run ${own.number} · ${plural(own.turns, 'turn')} · ${inOut(own)}</span>` : html` <span class="faint">session ${short(other)}</span>`}</button>
     ${own?.status ? html`<${RunStatus} status=${own.status} />` : child?.status ? html`<${Status} status=${child.status} />` : null}
-      <a class="link" href=${link('/s' + (own && first ? turnPath(session, first.address) : join(other)))}>Go there</a></div>
+      <a class="link" href=${link('/s' + (own && first ? pathOf(first.address) : join(other)))}>Go there</a></div>
     ${shown ? error ? html`<p class="bad">${error.message}</p>` : !there ? html`<${Loading} />` : html`<ol class="sub-turns">
-      ${turns.slice(0, 50).map((t) => html`<li><a href=${link('/s' + turnPath(other, t.address))}>turn ${t.index}</a> <span>
+      ${turns.slice(0, 50).map((t) => html`<li><a href=${link('/s' + pathOf(t.address))}>turn ${t.index}</a> <span>
       ${clean(t.text)}</span> <span class="faint num">
       ${inOut(t)} · ${duration(tookOf(t, there.summary.start))}</span></li>`)}${turns.length > 50 ? html`<li class="faint">and ${turns.length - 50} more</li>` : null}</ol>` : null}</div>`;
 }
