@@ -77,13 +77,12 @@ func (a *app) diff(ctx context.Context, o *diffOptions, nameA, nameB string) err
 			forms++
 		}
 	}
-	switch {
-	case err != nil:
-		return usagef("--ignore: %w", err)
-	case forms > 1:
-		return usagef("--unified, --side-by-side, --stat and --output json exclude each other")
-	case nameA == "-" && nameB == "-":
-		return usagef("standard input is one of the two, not both")
+	var wrong wrongs
+	wrong.when(err != nil, "--ignore: %v", err)
+	wrong.when(forms > 1, "--unified, --side-by-side, --stat and --output json exclude each other")
+	wrong.when(nameA == "-" && nameB == "-", "standard input is one of the two, not both")
+	if err := wrong.err(); err != nil {
+		return err
 	}
 	x, err := a.diffTarget(ctx, nameA)
 	if err != nil {

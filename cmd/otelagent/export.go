@@ -84,7 +84,7 @@ Exit codes: 0 written, 1 not found, not whole or not written, 2 wrong usage.`,
 			wrong.note(err)
 			wrong.when(many && ref != "", "%s and --all or --since exclude each other", ref)
 			wrong.when(!many && ref == "", "nothing to write: name a SESSION, or give --all or --since")
-			wrong.when(many && o.to == "", "several sessions are several files: name their directory with --to")
+			wrong.when(many && (o.to == "" || o.to == "-"), "several sessions are several files: name their directory with --to")
 			if err := wrong.err(); err != nil {
 				return err
 			}

@@ -76,17 +76,17 @@ const sinceHelp = "since this `TIME`: a date, a time in RFC 3339, or how long ag
 func (a *app) lsQuery(flags *pflag.FlagSet, args []string) (q store.Query, filtered bool, err error) {
 	q = store.Query{Tenant: a.tenant, Archived: store.ArchivedNot, Search: strings.Join(args, "")}
 	filtered = q.Search != ""
+	var wrong wrongs
 	flags.Visit(func(f *pflag.Flag) {
 		name, value := strings.ReplaceAll(f.Name, "-", "_"), f.Value.String()
-		if err != nil || !slices.Contains(store.Filters(), name) || f.Name == "limit" && value == "0" {
+		if !slices.Contains(store.Filters(), name) || f.Name == "limit" && value == "0" {
 			return
 		}
 		filtered = filtered || f.Name != "limit" && value != "include"
-		if e := q.Filter(name, value, time.Now()); e != nil {
-			err = usagef("--%s %v", f.Name, e)
-		}
+		err := q.Filter(name, value, time.Now())
+		wrong.when(err != nil, "--%s %v", f.Name, err)
 	})
-	return q, filtered, err
+	return q, filtered, wrong.err()
 }
 
 func (a *app) ls(ctx context.Context, db *database, q store.Query, args []string, filtered bool) error {

@@ -141,7 +141,7 @@ func (f *requestFlags) read(arg string, asJSON bool) (err error) {
 		}
 	}
 	wrong.when(f.send == "" && f.keyEnv != "", "--key-env needs --send")
-	wrong.when(f.timeout <= 0, "--timeout is not positive")
+	wrong.when(f.timeout <= 0, "--timeout %s: want a time above 0", f.timeout)
 	return wrong.err()
 }
 

@@ -128,10 +128,9 @@ var captureLevels = map[string]otelagent.Capture{
 // check completes the options from the shared flags and the configuration, and names everything that is wrong.
 func (o *sendOptions) check(a *app) (err error) {
 	o.Tenant = a.tenant
-	if o.DB, err = a.oneDatabase(); err != nil {
-		return err
-	}
 	var wrong wrongs
+	o.DB, err = a.oneDatabase()
+	wrong.note(err)
 	wrong.oneOf("--capture", o.Capture, "none", "digests", "content")
 	wrong.oneOf("--from", o.From, append([]string{auto}, dialects.Names()...)...)
 	file := len(o.Files) > 0 && o.Files[0] != "-"

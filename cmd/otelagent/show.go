@@ -77,16 +77,16 @@ Exit codes: 0 shown or listed, 1 not found or not read, 2 wrong usage.`,
 
 func (a *app) show(ctx context.Context, o *showOptions, args []string) error {
 	looks := o.hidden || o.prices != ""
-	switch {
-	case a.json() && looks:
-		return usagef("--output json is the whole tree: it excludes --hidden and --prices")
-	case o.follow != "" && o.follow != followEnd && o.follow != followForever:
-		return usagef("--follow=%s: want --follow alone, or --follow=%s", o.follow, followForever)
-	case o.follow != "" && (a.json() || looks):
-		return usagef("--follow excludes --output json, --hidden and --prices")
+	var wrong wrongs
+	wrong.when(a.json() && looks, "--output json is the whole tree: it excludes --hidden and --prices")
+	wrong.when(o.follow != "" && o.follow != followEnd && o.follow != followForever,
+		"--follow=%s: want --follow alone, or --follow=%s", o.follow, followForever)
+	wrong.when(o.follow != "" && (a.json() || looks), "--follow excludes --output json, --hidden and --prices")
+	err := wrong.err()
+	if err != nil {
+		return err
 	}
 	look := look(a.stdout)
-	var err error
 	if look.Prices, err = readPrices(o.prices); err != nil {
 		return err
 	}

@@ -67,13 +67,15 @@ Exit codes: 0 printed, 1 not found or not read, or none of --wait within
 }
 
 func (a *app) status(ctx context.Context, o *statusOptions, ref string) error {
+	var wrong wrongs
 	for _, w := range o.wait {
-		if !slices.Contains(spans.SessionStatuses(), spans.SessionStatus(w)) {
-			return usagef("--wait %s: want some of %s", w, store.StatusWords())
-		}
+		wrong.when(!slices.Contains(spans.SessionStatuses(), spans.SessionStatus(w)), "--wait %s: want some of %s", w,
+			store.StatusWords())
 	}
-	if o.timeout < 0 || o.timeout > 0 && len(o.wait) == 0 {
-		return usagef("--timeout %s: want a time from 0, together with --wait", o.timeout)
+	wrong.when(o.timeout < 0 || o.timeout > 0 && len(o.wait) == 0,
+		"--timeout %s: want a time from 0, together with --wait", o.timeout)
+	if err := wrong.err(); err != nil {
+		return err
 	}
 	db, err := a.open(ctx)
 	if err != nil {

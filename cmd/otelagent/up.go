@@ -129,9 +129,8 @@ func (a *app) checkUp(f *upFlags, flags *pflag.FlagSet) (err error) {
 		"--tenant is given, but empty: each sender would name the owner")
 	wrong.when(f.readOnly && f.addr == viewerOff, "--read-only and --viewer off exclude each other")
 	f.Tenant = a.tenant
-	if f.Database, err = a.oneDatabase(); err != nil {
-		return err
-	}
+	f.Database, err = a.oneDatabase()
+	wrong.note(err)
 	if f.age != "" {
 		f.MaxAge, err = store.ParseAge(f.age)
 		wrong.when(err != nil || f.MaxAge < time.Minute, "--max-age %s: want at least 1m: 30d, 720h", f.age)
