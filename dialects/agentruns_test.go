@@ -107,6 +107,10 @@ func TestAgentRuns(t *testing.T) {
 			`{"type":"message","id":"u2","parentId":"a1","timestamp":"2026-01-01T00:00:03Z",` +
 				`"message":{"role":"user","content":"on"}}`},
 			"run_ended", []string{"s u1 cancelled"}},
+		{"a reply that is repeated after the next one takes none of its calls", "gemini-cli", []string{head, user1,
+			tool + `success"}]}`, strings.Replace(tool, `"g1"`, `"g2"`, 1) + `success"}]}`, tool + `success"}]}`,
+			`{"id":"g3","type":"gemini","timestamp":"2026-01-01T00:00:03Z","content":"","toolCalls":[{"id":"d","name":"t"}]}`},
+			"tool_started", []string{"s u1", "s u1", "s u1"}},
 		{"context belongs to the prompt that follows", "gemini-cli", []string{head, user1, tool + `executing"}]}`, head,
 			context, user2, strings.Replace(tool, "g1", "g2", 1) + `success"}]}`},
 			"message_added", []string{"s u1", "s u2", "s u2"}},

@@ -25,6 +25,9 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
+// minID is how long an id of a reply is at least that no other reply has: some gateways give all the same.
+const minID = 20
+
 // maxSides is how many sub-agents in line, compactions and titles of a file are remembered.
 const maxSides = 4096
 
@@ -88,7 +91,7 @@ var Agent = transcript.Agent{Dialect: "claude-code", Open: open, Env: "CLAUDE_CO
 var uuid = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
 // headOf finds the session in the name of a file or in its lines, and what it has in common with others: the first line
-// of a history, and the session from which it was forked.
+// and the first reply of a history, and the session from which it was forked.
 func headOf(path string, head []byte, _ input.Outline) (h transcript.Head) {
 	session := ""
 	for line := range bytes.Lines(head) {
@@ -96,11 +99,14 @@ func headOf(path string, head []byte, _ input.Outline) (h transcript.Head) {
 		if session == "" && Recognise(input.OutlineOf(line)) != "" {
 			session = o.String("sessionId")
 		}
-		if at := input.Time(o.Raw("timestamp")); !at.IsZero() && o.String("uuid") != "" {
+		if at := input.Time(o.Raw("timestamp")); h.Started.IsZero() && !at.IsZero() && o.String("uuid") != "" {
 			h.Started, h.Parent = at, from(o)
 			if !o.Has("parentUuid") {
 				h.Keys = []string{linePrefix + o.String("uuid")}
 			}
+		}
+		if id := o.Object("message").String("id"); len(id) >= minID { // resumed sessions may have other uuids
+			h.Keys = append(h.Keys, callName+id)
 			break
 		}
 	}
@@ -457,8 +463,8 @@ func (d *file) begin(r *row, trigger spans.Trigger, messages ...event.Message) {
 		} else if kind != "" {
 			run.Metadata = input.Members("agentType", kind)
 		}
-	} else if above := r.String("parentUuid"); above != "" {
-		if owner, _ := d.First(r.t.Session, belowName+r.t.Session+" "+above); owner != "" {
+	} else if above := r.Spelled("parentUuid"); above != nil { // null is above the first prompt
+		if owner, _ := d.First(r.t.Session, belowName+r.t.Session+" "+string(above)); owner != "" {
 			run.Continuation = spans.ContinuationBranch
 		}
 	}

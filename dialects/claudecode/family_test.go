@@ -188,6 +188,29 @@ func TestFindLongPrompt(t *testing.T) {
 	}
 }
 
+// A session that goes on with the history of another one in lines with other uuids counts each reply once.
+func TestFindSameReply(t *testing.T) {
+	dir, total := t.TempDir(), int64(0)
+	for i, id := range []string{here, fork} {
+		lines := ""
+		for n, line := range []string{`"user","message":{"content":"go"}`,
+			`"assistant","message":{"id":"msg_01ABCDEFGHIJKLMNOPQR","usage":{"input_tokens":10}}`,
+			fmt.Sprintf(`"assistant","message":{"id":"msg_%d","usage":{"input_tokens":1}}`, i)} {
+			lines += fmt.Sprintf(`{"sessionId":%q,"type":%s,"uuid":"u%d-%d","timestamp":"2026-01-01T00:0%[3]d:0%[4]dZ"}`+"\n",
+				id, line, i, n)
+		}
+		write(t, filepath.Join(dir, id+".jsonl"), []byte(lines))
+	}
+	for _, f := range families(t, dir) {
+		for _, s := range treeOf(t, f.Events(claudecode.Agent.NewDecoder())) {
+			total += s.Usage.Input
+		}
+	}
+	if total != 12 {
+		t.Errorf("%d tokens, want 12", total)
+	}
+}
+
 // Files that name each other as parents, ids without end, nesting and long lines do no harm.
 func TestHostile(t *testing.T) {
 	dir := t.TempDir()

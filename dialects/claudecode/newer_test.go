@@ -8,6 +8,7 @@ import (
 
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/dialects/claudecode"
+	"github.com/otelagent/otelagent/spans"
 )
 
 const here = "11111111-2222-4333-8444-555555555555"
@@ -78,6 +79,19 @@ func TestOrigins(t *testing.T) {
 		runs := treeOf(t, families(t, file)[0].Events(claudecode.Agent.NewDecoder()))[0].Runs
 		if len(runs) != 2 || string(runs[1].Turns[0].Trigger) != c.want {
 			t.Errorf("%s: %d runs, %v", c.line, len(runs), runs[len(runs)-1].Turns[0].Trigger)
+		}
+	}
+}
+
+// A second prompt below one line goes back to that; so does one at the beginning, with nothing above it.
+func TestBranches(t *testing.T) {
+	for above, want := range map[string]bool{`"parentUuid":null,`: true, `"parentUuid":"x",`: true, "": false} {
+		text := string(lines(ran, said("m2"), `"type":"user",`+above+`"uuid":"u3","message":{"content":"go"}`))
+		text = strings.Replace(text, `"uuid":"u1",`, above+`"uuid":"u1",`, 1)
+		file := write(t, filepath.Join(t.TempDir(), here+".jsonl"), []byte(text))
+		runs := treeOf(t, families(t, file)[0].Events(claudecode.Agent.NewDecoder()))[0].Runs
+		if got := runs[len(runs)-1].Continuation; len(runs) != 2 || want != (got == spans.ContinuationBranch) {
+			t.Errorf("%q: %d runs, %s", above, len(runs), got)
 		}
 	}
 }

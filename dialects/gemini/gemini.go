@@ -259,8 +259,11 @@ func (s *session) endRun() {
 }
 
 // replied reads a message of the model, which is repeated when it has grown. One that has nothing but calls of tools
-// and no tokens belongs to the reply before it.
+// and no tokens belongs to the reply before it. One that is repeated after the next reply says nothing new.
 func (s *session) replied(id string, at time.Time, content []byte, o *object.Object) {
+	if owner, _ := s.d.Met(id); owner == s.Session && id != s.reply {
+		return
+	}
 	calls, said := o.Objects("toolCalls"), blocks(content)
 	call := transcript.Call{At: at, Start: event.Bound(s.before), TurnResult: event.TurnResult{Model: o.String("model"),
 		Usage: usageOf(o.Object("tokens"))}}
@@ -441,11 +444,8 @@ func blocks(content []byte) (list [][]byte) {
 // them.
 func usageOf(o *object.Object) *event.Usage {
 	keys := event.UsageKeys{Input: "input", Output: "output", Reasoning: "thoughts", CacheRead: "cached", Total: "total"}
-	u, tool := keys.Read(o, spans.UsageRuleExcludesReasoning), o.Count("tool")
-	if u == nil || u.Input|u.Output|u.Reasoning|u.CacheRead|u.Total == 0 {
-		return nil
-	}
-	if tool != nil && u.Total == u.Input+u.Output+u.Reasoning+*tool {
+	u, tool := transcript.Counted(keys.Read(o, spans.UsageRuleExcludesReasoning)), o.Count("tool")
+	if u != nil && tool != nil && u.Total == u.Input+u.Output+u.Reasoning+*tool {
 		u.Input += *tool
 	}
 	return u

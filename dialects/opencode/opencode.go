@@ -463,8 +463,8 @@ var keys = event.UsageKeys{Input: "input", Output: "output", Reasoning: "reasoni
 // usage returns the tokens of a message and their cost; nil when they are zero, as before the reply is there. A message
 // of several steps, as old versions wrote them, has the tokens of the last.
 func (m *message) usage() (*event.Usage, *float64) {
-	u := keys.Read(m.Object.Object("tokens"), spans.UsageRuleExcludesCacheAndReasoning)
-	if u == nil || u.Input|u.Output|u.Reasoning|u.CacheRead|u.CacheWrite == 0 {
+	u := transcript.Counted(keys.Read(m.Object.Object("tokens"), spans.UsageRuleExcludesCacheAndReasoning))
+	if u == nil {
 		return nil, nil
 	}
 	u.LowerBound = m.steps > 1

@@ -157,7 +157,7 @@ func (s *session) reply(id string, raw []byte, m *object.Object, at time.Time) {
 	c := transcript.Call{ID: id, At: at, Start: event.Bound(s.asked), Variant: s.level, Reply: raw,
 		TurnResult: event.TurnResult{ResponseID: cmp.Or(m.String("responseId"), id), Model: m.String("model"),
 			Provider: m.String("provider"), StopReason: m.String("stopReason"), Error: m.String("errorMessage"),
-			Usage: keys.Read(m.Object("usage"), cmp.Or(s.d.Settings.Rule, spans.UsageRuleExcludesCache)),
+			Usage: transcript.Counted(keys.Read(m.Object("usage"), cmp.Or(s.d.Settings.Rule, spans.UsageRuleExcludesCache))),
 			Cost:  m.Object("usage").Object("cost").Float("total"), Currency: "USD"}}
 	if started := input.Time(m.Raw("timestamp")); !started.After(at) && !started.Before(s.asked) {
 		c.Start = event.Moment{Time: started}

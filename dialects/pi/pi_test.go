@@ -140,6 +140,9 @@ func TestMade(t *testing.T) {
 			line := fmt.Sprintf("%s/%s %s %s", id, r.ID, r.Status, r.Continuation)
 			for _, turn := range r.Turns {
 				line += fmt.Sprintf(" [%s %s %d", turn.Trigger, turn.StopReason, turn.Usage.Input)
+				if (turn.StopReason == "aborted") != (turn.Reported == nil) { // zero is no usage
+					t.Errorf("%s: %+v", line, turn.Reported)
+				}
 				for _, c := range turn.ToolCalls {
 					line += " " + string(c.Outcome)
 				}

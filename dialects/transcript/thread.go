@@ -319,6 +319,14 @@ func Greatest(a, b *event.Usage) *event.Usage {
 	return a
 }
 
+// Counted returns a usage, nil when all its counts are zero: the reply is not there yet, or failed.
+func Counted(u *event.Usage) *event.Usage {
+	if u == nil || *u == (event.Usage{Rule: u.Rule}) {
+		return nil
+	}
+	return u
+}
+
 // Counts returns the counts of a usage.
 func Counts(u *event.Usage) [6]*int64 {
 	return [...]*int64{&u.Input, &u.Output, &u.Reasoning, &u.CacheRead, &u.CacheWrite, &u.Total}
