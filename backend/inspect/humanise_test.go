@@ -118,9 +118,11 @@ func TestSystemText(t *testing.T) {
 	for body, want := range map[string]string{
 		`"Be kind."`: "Be kind.",
 		`{"parts":[{"text":"Be kind."},{"text":"Be brief."}],"role":"user"}`: "Be kind.\nBe brief.",
-		`{"parts":[{"inlineData":{}}]}`:                                      `{"parts":[{"inlineData":{}}]}`,
-		`{"parts":`:                                                          `{"parts":`,
-		`null`:                                                               "null",
+		`[{"type":"text","content":"Be kind."},{"text":"Be brief."}]`:        "Be kind.\nBe brief.",
+		`[]`:                            "[]",
+		`{"parts":[{"inlineData":{}}]}`: `{"parts":[{"inlineData":{}}]}`,
+		`{"parts":`:                     `{"parts":`,
+		`null`:                          "null",
 	} {
 		if got := systemText(body); got != want {
 			t.Errorf("%s: %q", body, got)

@@ -116,10 +116,15 @@ func fields(body string) *object.Object {
 	return o
 }
 
-// systemText is valueText of a system prompt, and what the parts say of one that is a message, as Gemini has it.
+// systemText is valueText of a system prompt, and what the parts say of one that is a list of parts, or a message with
+// such a list, as Gemini has it.
 func systemText(body string) string {
-	if o := fields(body); o != nil && o.Has("parts") {
-		if text := message.JoinText(message.Blocks(o.Raw("parts")), false); text != "" {
+	parts := []byte(body)
+	if o := fields(body); o != nil {
+		parts = o.Raw("parts")
+	}
+	if c := rawjson.NewCursor(parts, rawjson.MaxDepth); c.Peek() == '[' && rawjson.Valid(parts, rawjson.MaxDepth) == nil {
+		if text := message.JoinText(message.Blocks(parts), false); text != "" {
 			return text
 		}
 	}

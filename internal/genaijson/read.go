@@ -172,8 +172,15 @@ var (
 	keysCallID = []string{"tool_call_id", "toolCallId", "tool_use_id", "toolUseId", "call_id", "id"}
 )
 
-// message reads a message that is an object, raw.
+// message reads a message that is an object, raw. Of a response of Gemini it reads the message of the first candidate.
 func (r *reader) message(o *object.Object, raw []byte) {
+	for _, candidate := range rawjson.Elements(o.Raw("candidates")) {
+		content := object.Of("", candidate).Raw("content")
+		if in := object.Of("", content); in != nil {
+			r.message(in, content)
+			return
+		}
+	}
 	if !r.takeRole(o) {
 		r.block(o, raw) // a block that stands for a message, as items of OpenAI's responses do
 		return
