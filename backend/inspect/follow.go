@@ -130,13 +130,12 @@ func (l *log) line(key, lead string, at time.Time, parts ...string) {
 func (f *Follower) Line(t session.Tree, now time.Time, columns int) string {
 	v := StatusOf(t.Session, now)
 	out := []string{words(string(v.Status))}
-	since := func(t, until time.Time) string { return Duration(max(0, until.Sub(t)).Truncate(time.Second)) }
+	if v.Status == spans.SessionStatusAborted {
+		now = t.Last // nothing of it went on after that
+	}
+	since := func(t time.Time) string { return Duration(max(0, now.Sub(t)).Truncate(time.Second)) }
 	if turn := v.turn; turn != nil {
-		until := now
-		if v.Status == spans.SessionStatusAborted {
-			until = turn.Seen
-		}
-		what := "turn " + strings.TrimPrefix(v.Turn, t.ID+"/") + " " + since(turn.Start, until)
+		what := "turn " + strings.TrimPrefix(v.Turn, t.ID+"/") + " " + since(turn.Start)
 		if out = append(out, what); turn.Attempts > 1 {
 			out = append(out, fmt.Sprintf("attempt %d", turn.Attempts))
 		}
@@ -146,7 +145,7 @@ func (f *Follower) Line(t session.Tree, now time.Time, columns int) string {
 		if o.Kind == "permission" {
 			what += "?"
 		}
-		out = append(out, Clean(what)+" "+since(o.Since, now))
+		out = append(out, Clean(what)+" "+since(o.Since))
 	}
 	return cut(strings.Join(out, separator), columns)
 }

@@ -64,6 +64,9 @@ func TestFollowKilled(t *testing.T) {
 	if got := s.StatusAt(at(8)); got != spans.SessionStatusAborted {
 		t.Fatalf("status %s", got)
 	}
+	if got, want := f.Line(tree, at(8), 80), "aborted · turn @1/0 4.0s · attempt 2 · edit 2.0s"; got != want {
+		t.Errorf("foot %q, want %q", got, want)
+	}
 	if err := f.Write(tree, nil, nil, at(8), true); err != nil {
 		t.Fatal(err)
 	}

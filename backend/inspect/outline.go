@@ -76,9 +76,9 @@ func (v *View) findTurns() {
 	before := new(session.Turn) // the last of the runs that are not spawned
 	for i, run := range v.tree.Runs {
 		p := place{v.tree, run, i + 1}
-		_, claimed := v.index.claims[run]
-		last := before
-		if h := v.history.Run(run); claimed || h.Relation == session.RelationSubAgent {
+		_, spawned := v.index.claims[run]
+		h, last := v.history.Run(run), before
+		if spawned = spawned || h.Relation == session.RelationSubAgent; spawned {
 			last = new(session.Turn)
 		} else if h.Parent != nil {
 			last = cmp.Or(lasts[h.Parent], new(session.Turn))
@@ -90,7 +90,7 @@ func (v *View) findTurns() {
 				last = turn
 			}
 		}
-		if lasts[run] = last; !claimed {
+		if lasts[run] = last; !spawned {
 			before = last
 		}
 	}

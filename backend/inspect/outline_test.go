@@ -238,3 +238,18 @@ func TestOutlineDefects(t *testing.T) {
 		t.Errorf("%d of the turn, %d of the session: %s", o.Turns[1].Defects, o.Summary.Defects, diff)
 	}
 }
+
+// The turn that a turn follows is never that of a sub-agent, also where no tool call claims its run.
+func TestOutlineFollowsNoSubAgent(t *testing.T) {
+	run := func(id, call, prompt string) *session.Run {
+		return &session.Run{ID: id, ParentToolCallID: call, Turns: []*session.Turn{{PromptDigest: prompt}}}
+	}
+	runs := []*session.Run{run("a", "", "lead"), run("b", "lost", "help"), run("c", "", "lead")}
+	s := &session.Session{ID: "s", Runs: runs}
+	for i, turn := range inspect.NewView(session.Tree{Session: s, Blocks: &session.BlockSet{}}, nil).Outline(
+		1, nil, time.Time{}).Turns {
+		if turn.PromptChanged {
+			t.Errorf("run %d: the prompt is that of the turn before", i+1)
+		}
+	}
+}
