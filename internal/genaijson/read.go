@@ -166,7 +166,7 @@ var (
 	keysThinking = []string{"thinking", "reasoning_content", "reasoning"}
 	keysError    = []string{"error_message", "errorMessage"}
 	keysContent  = slices.Concat(keysThinking, keysError, []string{
-		"content", "parts", "contents", "tool_calls", "function_call", "refusal", "audio",
+		"content", "parts", "contents", "messages", "tool_calls", "function_call", "refusal", "audio",
 	})
 	keysName   = []string{"name", "tool_name", "toolName"}
 	keysCallID = []string{"tool_call_id", "toolCallId", "tool_use_id", "toolUseId", "call_id", "id"}
@@ -199,7 +199,7 @@ func (r *reader) message(o *object.Object, raw []byte) {
 	}
 	r.text(o, "reasoning", o.Literal(keysThinking...))
 	r.contents(content)
-	r.contents(o.Raw("parts", "contents"))
+	r.contents(o.Raw("parts", "contents", "messages"))
 	r.text(o, "text", o.Literal("refusal"))
 	for _, image := range rawjson.Elements(o.Raw("images")) { // base64, of Ollama
 		if isString(image) {
@@ -299,6 +299,12 @@ func (r *reader) block(o *object.Object, raw []byte) {
 			r.inItem = false
 		}
 	case "":
+		if o.Literal("role") != nil && o.Has(keysContent...) { // a message among those of a request
+			top, role := r.top, r.role
+			r.message(o, raw)
+			r.top, r.role = top, role
+			return
+		}
 		done = r.gemini(o) || r.text(o, "text", o.Literal("text"))
 	default:
 		if name, ok := strings.CutPrefix(typ, "tool-"); ok || typ == "dynamic-tool" {
