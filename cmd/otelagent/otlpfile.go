@@ -82,7 +82,7 @@ func otlpText(in io.ReadSeeker) (io.Reader, error) {
 		text = bufio.NewReaderSize(z, otlpPeek)
 	}
 	if begin, _ := text.Peek(otlpPeek); otlpHead.Match(begin) {
-		return io.LimitReader(text, maxRecording), nil
+		return text, nil
 	}
 	_, err := in.Seek(0, io.SeekStart)
 	return nil, err
@@ -105,12 +105,18 @@ func (f *frames) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// each hands the documents of the file to put. An error of what it reads holds nothing of the input.
-func (f otlpFile) each(put func(document) error) error {
-	dec := json.NewDecoder(f.text)
+// each hands the documents of the file to put. One of more than most bytes is an error. An error of what it reads holds
+// nothing of the input.
+func (f otlpFile) each(most int64, put func(document) error) error {
+	in := &io.LimitedReader{R: f.text}
+	dec := json.NewDecoder(in)
 	for n := 1; ; n++ {
+		in.N = most
 		var text json.RawMessage
 		err := dec.Decode(&text)
+		if in.N == 0 && err != nil {
+			return fmt.Errorf("%s: document %d is larger than %d bytes", f.name, n, most)
+		}
 		if errors.Is(err, io.EOF) {
 			return nil
 		}

@@ -159,7 +159,7 @@ func (r *recording) readOTLP(ctx context.Context, files []string) ([]string, err
 	otlp, rest, err := openOTLP(files, r.open)
 	for _, f := range otlp {
 		all := keptOTLP{rejected: map[string]int{}}
-		err := f.each(func(d document) error {
+		err := f.each(maxRecording, func(d document) error {
 			return cmp.Or(r.grow(d.size), all.put(ctx, r.store, d, otlprow.WithTenant(r.app.tenant)))
 		})
 		if err != nil {

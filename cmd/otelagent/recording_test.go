@@ -108,6 +108,22 @@ func TestShowOTLPFile(t *testing.T) {
 	}
 }
 
+// The bound of a document holds for each alone: a file may be longer.
+func TestLongFileOfSpans(t *testing.T) {
+	const line = `{"resourceSpans":[]}` + "\n"
+	for most, want := range map[int64]int{int64(len(line)): 1000, 10: 0} {
+		n := 0
+		err := otlpFile{"x", strings.NewReader(strings.Repeat(line, 1000))}.each(most, func(document) error {
+			n++
+			return nil
+		})
+		if n != want || want == 0 && (err == nil || err.Error() != "x: document 1 is larger than 10 bytes") ||
+			want > 0 && err != nil {
+			t.Errorf("%d documents of at most %d bytes: %v", n, most, err)
+		}
+	}
+}
+
 // A file whose session has no id gets the same one each time, and another one than any other file.
 func TestShowMadeUpIDs(t *testing.T) {
 	dir := t.TempDir()

@@ -53,7 +53,7 @@ func (a *app) sendOTLP(ctx context.Context, o *sendOptions) (bool, error) {
 	}
 	for _, f := range files {
 		if err == nil {
-			err = f.each(put)
+			err = f.each(maxRecording, put)
 		}
 	}
 	if err = cmp.Or(err, t.end(ctx)); err != nil {
