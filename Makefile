@@ -64,7 +64,7 @@ test: ## run the tests of all modules in their short form: no service, no C comp
 	@$(call each,$(MODULES),go -C $$m test -short $(TESTFLAGS) ./...)
 
 test-full: ## run the tests of all modules with every recording, every cut and the programs that they start
-	@$(call each,$(MODULES),go -C $$m test $(TESTFLAGS) ./...)
+	@$(call each,$(MODULES),go -C $$m test -timeout 20m $(TESTFLAGS) ./...)
 
 check: test vet fmt-check lint generate-check race fuzz-short ## run all that CI runs for every change
 

@@ -44,10 +44,12 @@ func shownParts(body string) []shownPart {
 
 // resultText returns a tool result in one line: its texts, or its JSON.
 func resultText(body string) string {
-	var texts []string
-	if fields(body).Has("content") { // else what members it has are its own
-		texts = each(shownParts(body), func(p shownPart) string { return p.text })
+	said := session.MessageParts(body)
+	isMessage := len(said) > 0 && said[0].Kind == session.PartResult // else what members it has are its own
+	if !isMessage && !fields(body).Has("content") {
+		return valueText([]byte(body))
 	}
+	texts := each(shownParts(body), func(p shownPart) string { return p.text })
 	return cmp.Or(strings.Join(texts, " "), valueText([]byte(body)))
 }
 

@@ -3,7 +3,8 @@
 // a preview of a bounded size.
 //
 // It reads the spellings of phi-core, clark-agent, Anthropic, OpenAI (chat messages and items of the responses API),
-// Gemini, Bedrock, Ollama, the AI SDK, content blocks of ACP, and the standard itself, each recognized by its keys:
+// Gemini, Bedrock, Ollama, the AI SDK, LangChain, content blocks of ACP, and the standard itself, each recognized by
+// its keys. Of a whole request or response it reads the messages:
 //
 //	text, reasoning     parts of these types
 //	a call of a tool    tool_call{id, name, arguments}; arguments that are a JSON text inside a string become that JSON

@@ -181,10 +181,17 @@ func (r *reader) message(o *object.Object, raw []byte) {
 			return
 		}
 	}
-	if !r.takeRole(o) {
+	switch {
+	case r.langChain(o):
+	case r.takeRole(o):
+		r.said(o, raw)
+	default:
 		r.block(o, raw) // a block that stands for a message, as items of OpenAI's responses do
-		return
 	}
+}
+
+// said reads what a message says, of which the role is known.
+func (r *reader) said(o *object.Object, raw []byte) {
 	r.top = o
 	content := o.Raw("content")
 	switch {
@@ -194,6 +201,8 @@ func (r *reader) message(o *object.Object, raw []byte) {
 	case o.Has(keysContent...):
 	case o.Literal("kind") != nil && o.Has("data", "payload"):
 		r.add(o, Part{Type: "extension", Name: o.Text("kind"), key: "data", Content: o.Raw("data", "payload")})
+	case o.Has("finish_reason") && r.text(o, "text", o.Literal("text")): // a choice of old instrumentations
+	case r.uiTool(o, ""):
 	case o.Spelled("content") == nil: // OpenAI's are null if there is none
 		r.plain(o, raw)
 	}
@@ -221,6 +230,41 @@ func (r *reader) message(o *object.Object, raw []byte) {
 		r.plain(o, calls)
 	}
 	r.text(o, "error", o.Literal(keysError...))
+}
+
+// langChainRoles are the types of LangChain's messages.
+var langChainRoles = map[string]string{"human": "user", "ai": "assistant", "system": "system", "tool": "tool"}
+
+// langChain reads a message of LangChain, also one in what its tracers wrap it in: the constructor of an object, the
+// type and its data, the first generation of a result, or the output of a tool. It reports whether o is one
+// (https://reference.langchain.com/python/langchain_core/messages).
+func (r *reader) langChain(o *object.Object) bool {
+	member := func(o *object.Object, keys ...string) *object.Object { return object.Of("", o.Raw(keys...)) }
+	in := o
+	switch typ := o.Text("type"); {
+	case o.Has("generations"):
+		for _, first := range rawjson.Elements(o.Raw("generations")) {
+			for _, generation := range rawjson.Elements(first) {
+				return r.langChain(member(object.Of("", generation), "message"))
+			}
+		}
+		return false
+	case o.Has("lc"):
+		in = member(o, "kwargs")
+	case langChainRoles[typ] != "" && o.Has("data"):
+		in = member(o, "data")
+	case typ == "" && o.Has("output"):
+		return r.langChain(member(o, "output"))
+	case !o.Has("additional_kwargs"):
+		return false
+	}
+	role := langChainRoles[in.Text("type")]
+	if role == "" || !in.Has("content") {
+		return false
+	}
+	r.role = role
+	r.said(in, nil)
+	return true
 }
 
 // takeRole sets the role to that of o, and reports whether o is a message and not a block that stands for one.
@@ -270,7 +314,20 @@ func (r *reader) block(o *object.Object, raw []byte) {
 		r.text(nil, "text", raw)
 		return
 	}
-	done := false
+	if isArray(raw) {
+		r.contents(raw)
+		return
+	}
+	top, role := r.top, r.role
+	done := r.langChain(o)
+	if !done && o.Text("type") == "" && o.Literal("role") != nil && o.Has(keysContent...) {
+		done = true
+		r.message(o, raw)
+	}
+	if done { // a message among those of a request
+		r.top, r.role = top, role
+		return
+	}
 	switch typ := o.Text("type"); typ {
 	case "text", "input_text", "output_text", "summary_text":
 		done = r.text(o, "text", o.Literal("text", "content"))
@@ -299,13 +356,7 @@ func (r *reader) block(o *object.Object, raw []byte) {
 			r.inItem = false
 		}
 	case "":
-		if o.Literal("role") != nil && o.Has(keysContent...) { // a message among those of a request
-			top, role := r.top, r.role
-			r.message(o, raw)
-			r.top, r.role = top, role
-			return
-		}
-		done = r.gemini(o) || r.text(o, "text", o.Literal("text"))
+		done = r.gemini(o) || r.text(o, "text", o.Literal("text")) || r.uiTool(o, "")
 	default:
 		if name, ok := strings.CutPrefix(typ, "tool-"); ok || typ == "dynamic-tool" {
 			done = r.uiTool(o, name)
@@ -338,13 +389,11 @@ func (r *reader) gemini(o *object.Object) bool {
 // (https://ai-sdk.dev/docs/reference/ai-sdk-core/ui-message). It reports whether o is one.
 func (r *reader) uiTool(o *object.Object, name string) bool {
 	p := Part{Type: "tool_call", ID: o.Text("toolCallId"), Name: cmp.Or(o.Text("toolName"), name), key: "arguments",
-		Content: o.Raw("input", "rawInput")} // rawInput is what no schema took
+		Content: o.Raw("input", "rawInput", "args")} // rawInput is what no schema took, args of old versions
 	if p.ID == "" || p.Content == nil && !o.Has("state", "output", "errorText") {
 		return false
 	}
-	if p.Content == nil {
-		p.Content = null
-	}
+	p.Content = arguments(p.Content)
 	r.add(o, p)
 	p.Type, p.key, p.Content = "tool_call_response", "response", o.Raw("errorText", "output")
 	p.IsError = o.Has("errorText")
