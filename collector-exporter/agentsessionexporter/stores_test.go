@@ -30,6 +30,13 @@ import (
 	"github.com/otelagent/otelagent/collector-exporter/agentsessionexporter/internal/metadatatest"
 )
 
+// A run of the generated test by an older version may have left its database, which this one does not open.
+func init() {
+	for _, suffix := range []string{"", "-wal", "-shm"} {
+		_ = os.Remove("testdata/lifecycle.db" + suffix) // mostly it is not there
+	}
+}
+
 var ignore = []metricdatatest.Option{metricdatatest.IgnoreTimestamp(), metricdatatest.IgnoreExemplars()}
 
 // point is one point of a metric of the exporter under test.
