@@ -128,7 +128,7 @@ func (r *reader) read(raw []byte) []Part {
 	case isObject(raw):
 		r.message(object.Of("", raw), raw)
 	default:
-		r.contents(raw)
+		r.messages(raw)
 	}
 	if len(r.parts) == 0 {
 		r.parts = append(r.parts, Part{Role: r.role})
@@ -172,13 +172,16 @@ var (
 	keysCallID = []string{"tool_call_id", "toolCallId", "tool_use_id", "toolUseId", "call_id", "id"}
 )
 
-// message reads a message that is an object, raw. Of a response of Gemini it reads the message of the first candidate.
+// message reads a message that is an object, raw. Of a response of Gemini, or of ADK, it reads the message of the first
+// candidate that has one.
 func (r *reader) message(o *object.Object, raw []byte) {
-	for _, candidate := range rawjson.Elements(o.Raw("candidates")) {
-		content := object.Of("", candidate).Raw("content")
-		if in := object.Of("", content); in != nil {
-			r.message(in, content)
-			return
+	if !o.Has("role") {
+		for _, candidate := range append(rawjson.Elements(o.Raw("candidates")), raw) {
+			content := object.Of("", candidate).Raw("content")
+			if in := object.Of("", content); in.Has("parts") {
+				r.message(in, content)
+				return
+			}
 		}
 	}
 	switch {
@@ -187,6 +190,29 @@ func (r *reader) message(o *object.Object, raw []byte) {
 		r.said(o, raw)
 	default:
 		r.block(o, raw) // a block that stands for a message, as items of OpenAI's responses do
+	}
+}
+
+// messages reads what may hold messages: an array of these, of blocks, or of such arrays, or one block. Blocks of a
+// content are not read so: a result of a tool may look like a message and is none.
+func (r *reader) messages(raw []byte) {
+	if !isArray(raw) {
+		r.contents(raw)
+		return
+	}
+	for _, e := range rawjson.Elements(raw) {
+		o, top, role := object.Of("", e), r.top, r.role
+		plain := o.Text("type") == ""
+		switch {
+		case isArray(e):
+			r.messages(e)
+		case plain && o.Literal("role") != nil && o.Has(keysContent...):
+			r.message(o, e)
+		case r.langChain(o), plain && r.uiTool(o, ""):
+		default:
+			r.block(o, e)
+		}
+		r.top, r.role = top, role
 	}
 }
 
@@ -208,7 +234,8 @@ func (r *reader) said(o *object.Object, raw []byte) {
 	}
 	r.text(o, "reasoning", o.Literal(keysThinking...))
 	r.contents(content)
-	r.contents(o.Raw("parts", "contents", "messages"))
+	r.contents(o.Raw("parts"))
+	r.messages(o.Raw("contents", "messages"))
 	r.text(o, "text", o.Literal("refusal"))
 	for _, image := range rawjson.Elements(o.Raw("images")) { // base64, of Ollama
 		if isString(image) {
@@ -314,20 +341,7 @@ func (r *reader) block(o *object.Object, raw []byte) {
 		r.text(nil, "text", raw)
 		return
 	}
-	if isArray(raw) {
-		r.contents(raw)
-		return
-	}
-	top, role := r.top, r.role
-	done := r.langChain(o)
-	if !done && o.Text("type") == "" && o.Literal("role") != nil && o.Has(keysContent...) {
-		done = true
-		r.message(o, raw)
-	}
-	if done { // a message among those of a request
-		r.top, r.role = top, role
-		return
-	}
+	done := false
 	switch typ := o.Text("type"); typ {
 	case "text", "input_text", "output_text", "summary_text":
 		done = r.text(o, "text", o.Literal("text", "content"))
@@ -356,7 +370,7 @@ func (r *reader) block(o *object.Object, raw []byte) {
 			r.inItem = false
 		}
 	case "":
-		done = r.gemini(o) || r.text(o, "text", o.Literal("text")) || r.uiTool(o, "")
+		done = r.gemini(o) || r.text(o, "text", o.Literal("text"))
 	default:
 		if name, ok := strings.CutPrefix(typ, "tool-"); ok || typ == "dynamic-tool" {
 			done = r.uiTool(o, name)
