@@ -2,11 +2,9 @@ package inspect
 
 import (
 	"cmp"
-	"slices"
 
 	"github.com/otelagent/otelagent/backend/foreign"
 	"github.com/otelagent/otelagent/backend/session"
-	"github.com/otelagent/otelagent/spans"
 )
 
 // Origin says which records of another program a session is made of.
@@ -21,7 +19,7 @@ type Origin struct {
 // is that of the first run.
 func OriginOf(s *session.Session) *Origin {
 	for _, r := range s.Runs {
-		if !isForeign(r.Recording) {
+		if !r.Foreign() {
 			continue
 		}
 		o := &Origin{Name: cmp.Or(r.Dialect, s.Dialect)}
@@ -38,9 +36,4 @@ func program(dialect string) (name string, lacks []string) {
 		return cmp.Or(source.Title, dialect), source.Lacks
 	}
 	return dialect, nil
-}
-
-// isForeign reports whether a run was made of records of another program.
-func isForeign(r spans.Recording) bool {
-	return slices.Contains([]spans.Recording{foreign.RecordingSpans, foreign.RecordingLogs, foreign.RecordingBoth}, r)
 }

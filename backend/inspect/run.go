@@ -47,7 +47,7 @@ func (r *renderer) run(p place) *node {
 	if v.Copied {
 		n.part(dim, "taken over by the fork, counted where it came from")
 	}
-	if !isForeign(run.Recording) { // the header says so
+	if !run.Foreign() { // the header says so
 		n.part(dim, prefixed("from a ", Clean(string(run.Recording))))
 	}
 	n.part(plainText, continues(v))

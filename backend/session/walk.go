@@ -1,6 +1,11 @@
 package session
 
-import "iter"
+import (
+	"iter"
+	"slices"
+
+	"github.com/otelagent/otelagent/spans"
+)
 
 // Node is one span of the tree with its parents. Run is always set, Turn if the span is a turn or belongs to one.
 // Call is the tool call itself, or that of a permission evaluation. The span is the Permission, Compaction, Call,
@@ -86,4 +91,9 @@ func (r *Run) Walk() iter.Seq[Node] {
 			}
 		}
 	}
+}
+
+// Foreign reports whether the run was made of records of another program.
+func (r *Run) Foreign() bool {
+	return !slices.Contains([]spans.Recording{"", spans.RecordingEvents, spans.RecordingLedger}, r.Recording)
 }

@@ -63,16 +63,11 @@ type body struct {
 var messageLists = []string{spans.ListInput, spans.ListOutput, spans.ListResults, spans.ListMessages, spans.ListOutside,
 	spans.ListRequest, spans.ListBefore, spans.ListAfter}
 
-// isForeign reports whether a run was made of records of another program.
-func isForeign(r *session.Run) bool {
-	return !slices.Contains([]spans.Recording{"", spans.RecordingEvents, spans.RecordingLedger}, r.Recording)
-}
-
 // input returns the messages that came with a turn, and the name of their list. Records of other programs have requests
 // alone: of these the messages that neither a model nor a tool wrote, and that no earlier request has as often. A run
 // below another one has requests of its own.
 func (c *content) input(r *session.Run, t *session.Turn) (name string, refs *session.Refs) {
-	if t.Input.Len() > 0 || len(t.Requests) == 0 || !isForeign(r) {
+	if t.Input.Len() > 0 || len(t.Requests) == 0 || !r.Foreign() {
 		return spans.ListInput, t.Input
 	}
 	if c.asked == nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"os"
 	"os/exec"
 	"slices"
@@ -261,12 +262,8 @@ func TestInputOfOtherPrograms(t *testing.T) {
 		Requests: []*session.Request{{Messages: m.refs(message("user", "yes"))}}}}
 	s.Runs = append(s.Runs, below)
 	tree := session.Tree{Session: s, Blocks: &m.blocks}
-	g, err := NewGuide(tree, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
 	var got []string
-	for row := range g.Rows() {
+	for row := range rowsOf(t, tree) {
 		if row.Type == RowPart && row.Part.Type != "step-start" {
 			got = append(got, parse([]byte(row.Part.DataJSON)).Text("text"))
 		}
@@ -279,6 +276,16 @@ func TestInputOfOtherPrograms(t *testing.T) {
 		strings.Count(ledger.String(), `"text": "yes"`) != 6 { // in the run, and in its turns
 		t.Errorf("%v: %s", err, ledger.String())
 	}
+}
+
+// rowsOf returns the rows of a session in the guide's tables.
+func rowsOf(t *testing.T, tree session.Tree) iter.Seq[Row] {
+	t.Helper()
+	g, err := NewGuide(tree, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g.Rows()
 }
 
 // Spans of other programs may lack the id of a call that the reply has, or be below no turn: each call is one part.
@@ -300,12 +307,8 @@ func TestCallsOfOtherPrograms(t *testing.T) {
 	}}}
 	s.Runs[0].Recording = "spans"
 	tree := session.Tree{Session: s, Blocks: &m.blocks}
-	g, err := NewGuide(tree, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
 	var got []string
-	for row := range g.Rows() {
+	for row := range rowsOf(t, tree) {
 		if id := row.Part; id != nil && id.ToolCallID != nil {
 			got = append(got, *id.ToolCallID+" "+parse([]byte(id.DataJSON)).Object("output").Text("data"))
 		}

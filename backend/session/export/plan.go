@@ -175,7 +175,7 @@ func (g *Guide) planRun(r *session.Run) {
 	g.runValue(r, spans.ListMetadata, r.Metadata) // notes whether it is missing
 	g.runValue(r, spans.ListRules, r.Rules)
 	b.between(-1, r.Start)
-	if len(r.ToolCalls) > 0 && isForeign(r) {
+	if len(r.ToolCalls) > 0 && r.Foreign() {
 		b.step(r.Start, &step{parts: b.callParts()}, "", "calls")
 	}
 	for i, t := range p.turns {
