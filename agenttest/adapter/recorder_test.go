@@ -122,6 +122,24 @@ func TestClockOfALiveStream(t *testing.T) {
 	}
 }
 
+// What has no time in a file follows the start that its run states, whenever the file was written.
+func TestStartBeforeTheFileWasWritten(t *testing.T) {
+	for _, source := range []spans.TimeSource{"", spans.TimeSourceMessage, spans.TimeSourceBound} {
+		p := agenttest.New(t)
+		rec := event.NewRecorder(p.Tracer())
+		rec.NextInput(stamp(1e6))
+		meta := event.Meta{Session: "s", Run: "r"}
+		start := writer.Moment{Time: stamp(20), Source: source}
+		rec.Record(t.Context(), &event.RunStarted{Meta: meta, RunInfo: writer.RunInfo{Start: start}})
+		rec.Record(t.Context(), &event.TurnStarted{Meta: meta})
+		rec.Record(t.Context(), &event.RunEnded{Meta: meta})
+		run := p.Session().Runs[0]
+		if turn := run.Turns[0]; !turn.Start.Equal(stamp(20)) || !run.End.Equal(stamp(20)) {
+			t.Errorf("start from %q: the turn starts at %v, the run ends at %v", source, turn.Start, run.End)
+		}
+	}
+}
+
 // Beyond 4,096 open runs the oldest is ended.
 func TestOpenRunsAreBounded(t *testing.T) {
 	p := agenttest.New(t)

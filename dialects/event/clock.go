@@ -1,6 +1,7 @@
 package event
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/otelagent/otelagent/spans"
@@ -34,22 +35,21 @@ func (c *clock) at(m *Meta, inside time.Time) (at Moment) {
 		}
 	case inside.After(c.last), c.assumed && !inside.IsZero():
 		at = Moment{Time: inside, Source: spans.TimeSourceMessage}
-	case c.last.IsZero(): // nothing is known, not even when the input was written
-		at = Moment{Time: earliest, Source: spans.TimeSourceBound}
 	default:
+		c.last = cmp.Or(c.last, earliest) // which it is where not even that is known
 		at = Moment{Time: c.last, Source: spans.TimeSourceBound}
 	}
-	if at.Time.After(c.last) || c.assumed && at.Source != spans.TimeSourceBound {
-		c.last, c.assumed = at.Time, false
+	if at.Source != spans.TimeSourceBound {
+		c.seen(at.Time)
 	}
 	c.seq, at.Seq = m.Seq, m.Seq
 	return at
 }
 
-// seen moves the clock to the time of something that belongs to the run or group.
+// seen moves the clock to the known time of something that belongs to the run or group, which may be zero.
 func (c *clock) seen(t time.Time) {
-	if t.After(c.last) {
-		c.last = t
+	if t.After(c.last) || c.assumed && !t.IsZero() {
+		c.last, c.assumed = t, false
 	}
 }
 

@@ -29,7 +29,7 @@ type Meta struct {
 	// Arrived is when the event reached this process, with its monotonic reading. Zero in a replay, where arrival
 	// means nothing, and of which no metrics are taken (see [WithReplayMetrics]).
 	Arrived time.Time
-	// Seq is the position of the event in its input (a line number), from 1. Zero: the recorder counts.
+	// Seq is the position of the event in its input (a line number), from 1. Zero: the run counts.
 	Seq int64
 }
 
@@ -54,7 +54,7 @@ type (
 		Meta
 		GroupInfo
 	}
-	// GroupEnded ends the group that holds its selected run.
+	// GroupEnded ends the group that holds its selected run; the last to start where none was selected.
 	GroupEnded struct {
 		Meta
 		GroupResult

@@ -33,11 +33,12 @@ type Recorder struct {
 	// live and replay are the sources of events that arrived now, and of others.
 	live, replay writer.Source
 
-	mu     sync.Mutex
-	open   []*openRun   // by start; runs of one id may be open in several sessions
-	ended  []runName    // by end
-	groups []*openGroup // by start
-	last   time.Time    // the latest time of any run of this input
+	mu      sync.Mutex
+	open    []*openRun   // by start; runs of one id may be open in several sessions
+	ended   []runName    // by end
+	groups  []*openGroup // by start
+	session string       // that of the run that started last
+	last    time.Time    // the latest time of any run of this input
 	// written is when this input was; zero where that is not known.
 	written time.Time
 	lost    int64
@@ -129,7 +130,8 @@ func (r *Recorder) Record(ctx context.Context, ev Event) {
 	case *GroupEnded:
 		var g *openGroup // the last to start of several
 		for _, x := range r.groups {
-			if (ev.Session == "" || x.session == ev.Session) && slices.Contains(x.members, ev.SelectedID) {
+			if (ev.Session == "" || x.session == ev.Session) &&
+				(ev.SelectedID == "" || slices.Contains(x.members, ev.SelectedID)) {
 				g = x
 			}
 		}
@@ -146,13 +148,7 @@ func (r *Recorder) Record(ctx context.Context, ev Event) {
 		for i := range facts {
 			facts[i].At = stated(facts[i].At, c.at(&ev.Meta, time.Time{}))
 		}
-		session := ev.Session
-		if o := r.newest(""); o != nil {
-			session = cmp.Or(session, o.session)
-		}
-		if n := len(r.ended); n > 0 {
-			session = cmp.Or(session, r.ended[n-1].session)
-		}
+		session := cmp.Or(ev.Session, r.session)
 		if session == "" {
 			r.lose(&ev.Meta)
 			return
@@ -211,8 +207,8 @@ func (r *Recorder) start(ctx context.Context, m *Meta, info RunInfo, g *openGrou
 		group: g}
 	o.clock = r.floor(m)
 	at := o.clock.at(m, in)
-	info.Start = stated(info.Start, at)
 	o.clock.seen(info.Start.Time)
+	info.Start = stated(info.Start, at)
 	if g != nil {
 		ctx = g.ctx
 	}
@@ -220,7 +216,7 @@ func (r *Recorder) start(ctx context.Context, m *Meta, info RunInfo, g *openGrou
 		r.close(r.open[0])
 	}
 	o.ctx, o.run = r.tracer.StartRun(r.in(ctx, m), info)
-	r.open = append(r.open, o)
+	r.open, r.session = append(r.open, o), o.run.SessionID()
 	r.ended = slices.DeleteFunc(r.ended, o.is)
 	return o, at
 }
@@ -379,7 +375,10 @@ func (r *Recorder) innermost(session, call string) *openRun {
 
 // seen moves the time of the whole input on to that of a run, and that of its group.
 func (r *Recorder) seen(o *openRun) {
-	if o.clock.last.After(r.last) && !o.clock.assumed {
+	if o.clock.assumed {
+		return
+	}
+	if o.clock.last.After(r.last) {
 		r.last = o.clock.last
 	}
 	if o.group != nil {
