@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -22,6 +23,16 @@ const (
 	goodStart = `{"type":"agent_start"}` + "\n" + `{"type":"run_identified","identity":{"run_id":"r-1","depth":0}}` + "\n"
 	goodEnd   = `{"type":"agent_end","messages":[]}` + "\n"
 )
+
+// TestLongRecords counts of a record the whole line that it keeps.
+func TestLongRecords(t *testing.T) {
+	record := `{"more":"` + strings.Repeat("x", 1<<20) + `","recorded_at_unix_ms":1,"payload":{"kind":"turn_started"}}` + "\n"
+	d := NewDecoder().WithTrajectory(strings.NewReader(strings.Repeat(record, 65)))
+	want := "error: clark-agent: line 2: trajectory: too long: some of its times and runs are left out"
+	if got := collect(d, goodStart+goodEnd); !slices.Contains(got, want) || len(d.trajectory.records) != 63 {
+		t.Errorf("%d records, %q", len(d.trajectory.records), got)
+	}
+}
 
 func TestTrajectoryThatFails(t *testing.T) {
 	d := NewDecoder()

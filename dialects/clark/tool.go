@@ -244,9 +244,10 @@ func (d *Decoder) transform(r *run, m event.Meta, l *line) {
 	d.within(r, m, l)
 	e := &event.CompactionEnded{Meta: m}
 	e.Kind = spans.CompactionKindPrune
-	before, after := intOf(l.Raw("before_count"), -1), intOf(l.Raw("after_count"), -1)
+	var before, after *int64
 	if l.record {
-		if before == after { // whether something changed is not known
+		before, after = l.Count("before_count"), l.Count("after_count")
+		if before == nil || after == nil || *before == *after { // whether something changed is not known
 			d.Other(m, l.name, l.raw)
 			return
 		}
@@ -257,20 +258,20 @@ func (d *Decoder) transform(r *run, m event.Meta, l *line) {
 		}
 		e.Before = append([]event.Message{}, input.Messages(old)...)
 		e.After = append([]event.Message{}, input.Messages(now)...)
-		before, after = int64(len(old)), int64(len(now))
+		before, after = new(int64(len(old))), new(int64(len(now)))
 		known := make(map[string]bool, len(old))
 		for _, raw := range old {
 			known[string(raw)] = true
 		}
 		fresh := slices.DeleteFunc(slices.Clone(now), func(raw []byte) bool { return known[string(raw)] })
-		if len(fresh) > 0 || after >= before {
+		if len(fresh) > 0 || *after >= *before {
 			e.Kind = spans.CompactionKindSummary
 		}
 		if len(fresh) == 1 {
 			e.Summary = fresh[0]
 		}
 	}
-	e.Compaction.MessagesBefore, e.CompactionResult.MessagesBefore, e.MessagesAfter = &before, &before, &after
+	e.Compaction.MessagesBefore, e.CompactionResult.MessagesBefore, e.MessagesAfter = before, before, after
 	e.Trigger, e.Target = l.String("plugin"), "request"
 	if e.Trigger == "context_overflow_recovery" {
 		e.Target = "transcript"

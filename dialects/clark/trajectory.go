@@ -130,7 +130,7 @@ func (d *Decoder) load() {
 		default:
 			sh.Counts.Events++
 			sh.RejectProblems(l.variant, l.Object)
-			if t.size += recordSize + len(l.raw); t.size <= maxRecordSize {
+			if t.size += recordSize + len(in.Text); t.size <= maxRecordSize {
 				of := kind{l.stream, l.variant}
 				t.waiting[of], t.records = append(t.waiting[of], len(t.records)), append(t.records, record{l.time, l})
 			}
