@@ -132,6 +132,8 @@ func TestBadDocuments(t *testing.T) {
 			[]string{"no message has a timestamp"}},
 		{"messages and others", `[{"role":"user","content":[],"timestamp":1779703200000},"SECRET"]`, 0, 1,
 			[]string{"[1]: want a message, got a string"}},
+		{"a run that its group does not have", `{"session_id":"s","loops":[` + strings.Replace(good, "}",
+			`,"parallel_group":{"all_loop_ids":["s.a.2"],"selected_loop_id":"s.a.2"}}`, 1) + `]}`, 0, 1, nil},
 		{"zero byte", "[]\x00", 0, 0, []string{"text after the JSON value at byte 3"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

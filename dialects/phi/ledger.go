@@ -132,18 +132,17 @@ func groupOf(record []byte) string {
 func (d *Decoder) group(s *session, first *record) bool {
 	at := object.Join(first.path, "parallel_group")
 	o := object.Of(at, first.group)
-	ids, selected := o.Raw("all_loop_ids"), o.Raw("selected_loop_id")
-	if first.start.Time.IsZero() || ids == nil || ids[0] != '[' || o.Text("selected_loop_id") == "" {
+	members, selected := texts(o, "all_loop_ids", false), o.Raw("selected_loop_id")
+	if first.start.Time.IsZero() || !slices.Contains(members, first.id) || o.Text("selected_loop_id") == "" {
 		return false
 	}
 	start := record{start: event.Bound(first.start.Time)}
 	d.begin(&start)
-	ok := d.made(at, "ParallelLoopStart", "session_id", s.id, "loop_ids", ids)
+	ok := d.made(at, "ParallelLoopStart", "session_id", s.id, "loop_ids", o.Raw("all_loop_ids"))
 	d.record = nil
 	if !ok {
 		return false
 	}
-	members := texts(o, "all_loop_ids", false)
 	o.Use(groupFields...)
 	missing := make(map[string]bool, len(members))
 	for _, id := range members {

@@ -61,9 +61,9 @@ func (d *Decoder) line(line input.Line) {
 	case err != nil:
 		d.RejectSyntax(err)
 	case o.Has("event") && !o.Has("type"): // a line of the event log
-		stamp, raw := input.Time(o.Raw(input.Key)), o.Raw("event")
-		if o = o.Object("event"); !d.RejectProblems("", o) {
-			d.event(o, raw, stamp)
+		stamp, raw, inside := input.Time(o.Raw(input.Key)), o.Raw("event"), o.Object("event")
+		if once(o); !d.RejectProblems("", o) {
+			d.event(inside, raw, stamp)
 		}
 	default:
 		d.event(o, line.Text, time.Time{})

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
@@ -96,6 +97,17 @@ func TestRunsAreBounded(t *testing.T) {
 	}
 	if len(rs.byID) > maxRuns || len(rs.sessions) > maxRuns {
 		t.Errorf("%d runs, %d sessions", len(rs.byID), len(rs.sessions))
+	}
+}
+
+// TestManyDots finds the session of a run whose id has many dots, in a time that grows with them, not with their square.
+func TestManyDots(t *testing.T) {
+	rs, start := &NewDecoder().runs, time.Now()
+	for i := range 10 { // Go's maps hash no key while they are small
+		rs.meet(fmt.Sprint("s.", i))
+	}
+	if got := rs.home("s.7." + strings.Repeat(".", 1<<20)); got != "s.7" || time.Since(start) > 5*time.Second {
+		t.Errorf("%q after %v", got, time.Since(start))
 	}
 }
 

@@ -52,6 +52,9 @@ func (r *run) close() { r.open, r.inTurn, r.calls = false, false, nil }
 // maxRuns is the number of runs, and of sessions, that are remembered.
 const maxRuns = 1 << 15
 
+// maxSession is the length of sessions that are found at the beginning of the id of a run.
+const maxSession = 1 << 10
+
 // runs are the runs met. When they are too many, it forgets those that have ended.
 type runs struct {
 	settings input.Settings
@@ -98,7 +101,7 @@ func (rs *runs) sessionOf(id, otherwise string) string {
 	if r := rs.byID[id]; r != nil {
 		return r.session
 	}
-	for i := strings.LastIndexByte(id, '.'); i > 0; i = strings.LastIndexByte(id[:i], '.') {
+	for i := strings.LastIndexByte(id[:min(len(id), maxSession)], '.'); i > 0; i = strings.LastIndexByte(id[:i], '.') {
 		if rs.sessions[id[:i]] {
 			return id[:i]
 		}
