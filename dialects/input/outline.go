@@ -3,7 +3,6 @@ package input
 import (
 	"bytes"
 	"errors"
-	"strings"
 
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
@@ -18,8 +17,12 @@ type Outline struct {
 	members map[string]string
 }
 
-// outlineDepth is how many levels of arrays and objects an Outline has.
-const outlineDepth = 4
+// outlineDepth is how many levels of arrays and objects an Outline has, maxOutline how many members, and how long a
+// path may be.
+const (
+	outlineDepth = 4
+	maxOutline   = 4096
+)
 
 // OutlineOf returns the outline of text, which may be cut anywhere. The path of a member is its keys joined by dots. []
 // is the first element of an array.
@@ -29,7 +32,7 @@ func OutlineOf(text []byte) Outline {
 	o.read(c, "", outlineDepth)
 	c.Value()
 	var syntax *rawjson.SyntaxError
-	o.Cut = errors.As(c.Err(), &syntax) && syntax.Cut || strings.HasPrefix(byteOrderMark, string(text))
+	o.Cut = errors.As(c.Err(), &syntax) && syntax.Cut || bytes.HasPrefix([]byte(byteOrderMark), text)
 	return o
 }
 
@@ -47,8 +50,9 @@ func (o *Outline) read(c rawjson.Cursor, path string, depth int) {
 		o.read(c, path+"[]", depth-1)
 	case first == '{' && depth > 0:
 		for c.Open('{'); c.More('}'); c.Value() {
-			key := string(c.Key())
-			o.read(c, object.Join(path, key), depth-1)
+			if key := c.Key(); len(o.members) < maxOutline && len(path)+len(key) < maxOutline {
+				o.read(c, object.Join(path, string(key)), depth-1)
+			}
 		}
 	}
 }

@@ -113,6 +113,18 @@ func (e endless) Read(p []byte) (int, error) {
 	return n, nil
 }
 
+// A long key does not stand in the path of each member below it.
+func TestOutlineIsBounded(t *testing.T) {
+	text := []byte(`{"` + strings.Repeat("k", 1<<20) + `":{` + strings.Repeat(`"a":1,`, 100) + `"b":1},"type":"t"}`)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	o := input.OutlineOf(text)
+	runtime.ReadMemStats(&after)
+	if n := after.TotalAlloc - before.TotalAlloc; n > 1<<20 || o.Text("", "type") != "t" {
+		t.Errorf("%d bytes, type %q", n, o.Text("", "type"))
+	}
+}
+
 func TestScannerLive(t *testing.T) {
 	before := time.Now()
 	s := input.NewScanner(strings.NewReader("a\n"), input.SettingsOf(input.Settings{Live: true}))

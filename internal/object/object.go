@@ -207,15 +207,16 @@ func (o *Object) Members() iter.Seq2[[]byte, []byte] {
 	}
 }
 
-// Twice returns the first key that is there more than once; empty when none is.
-func (o *Object) Twice() string {
+// Twice returns the first of keys, or of all where none is named, that is there more than once; empty when none is.
+func (o *Object) Twice(keys ...string) string {
 	if o == nil {
 		return ""
 	}
 	for i := range o.members {
 		for k := range i {
-			if bytes.Equal(o.members[k].key, o.members[i].key) {
-				return string(o.members[i].key)
+			key := o.members[i].key
+			if bytes.Equal(o.members[k].key, key) && (keys == nil || slices.Contains(keys, string(key))) {
+				return string(key)
 			}
 		}
 	}
