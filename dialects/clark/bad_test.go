@@ -26,7 +26,8 @@ const (
 
 // TestLongRecords counts of a record the whole line that it keeps.
 func TestLongRecords(t *testing.T) {
-	record := `{"more":"` + strings.Repeat("x", 1<<20) + `","recorded_at_unix_ms":1,"payload":{"kind":"turn_started"}}` + "\n"
+	record := `{"more":"` + strings.Repeat("x", 1<<20) +
+		`","recorded_at_unix_ms":1,"payload":{"kind":"turn_started"}}` + "\n"
 	d := NewDecoder().WithTrajectory(strings.NewReader(strings.Repeat(record, 65)))
 	want := "error: clark-agent: line 2: trajectory: too long: some of its times and runs are left out"
 	if got := collect(d, goodStart+goodEnd); !slices.Contains(got, want) || len(d.trajectory.records) != 63 {

@@ -100,7 +100,7 @@ func TestRunsAreBounded(t *testing.T) {
 	}
 }
 
-// TestManyDots finds the session of a run whose id has many dots, in a time that grows with them, not with their square.
+// TestManyDots finds the session of a run whose id has many dots, in a time that does not grow with their square.
 func TestManyDots(t *testing.T) {
 	rs, start := &NewDecoder().runs, time.Now()
 	for i := range 10 { // Go's maps hash no key while they are small
