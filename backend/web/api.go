@@ -100,12 +100,13 @@ func (h *Handler) api(f func(*query) (any, error)) http.HandlerFunc {
 // query checks the parameters of a request.
 func (h *Handler) query(r *http.Request) (*query, error) {
 	q := &query{Request: r, h: h}
-	tenant, params, n := h.o.Tenant, r.URL.Query(), 0
+	tenant, params := h.o.Tenant, r.URL.Query()
 	for name, values := range params {
-		for _, v := range values {
-			if n++; n > 64 || len(name) > maxParam || len(v) > maxParam {
-				return q, bad("too many parameters, or one of more than %d bytes", maxParam)
-			}
+		switch {
+		case len(params) > 64 || len(name) > maxParam || len(values[0]) > maxParam:
+			return q, bad("too many parameters, or one of more than %d bytes", maxParam)
+		case len(values) > 1:
+			return q, bad("%s: given %d times, want one", inspect.Clean(name), len(values))
 		}
 	}
 	if params.Has("tenant") {

@@ -292,6 +292,8 @@ func TestHugeRequests(t *testing.T) {
 		"/api/v1/request/x/y/1/" + long:                      400,
 		"/s/" + strings.Repeat("x", 9000):                    http.StatusRequestURITooLong,
 		"/api/v1/ls?limit=99999999999999999999":              400,
+		"/api/v1/ls?status=idle&status=error":                400,
+		"/api/v1/grep?q=a&q=b":                               400,
 		"/api/v1/turns/x?from=9223372036854775808":           400,
 		"/api/v1/events?session=" + strings.Repeat("x", 2e3): 400,
 	} {

@@ -67,7 +67,7 @@ func (h *Handler) show(q *query) (any, error) {
 		return nil, err
 	}
 	now := time.Now() // changes the status while no data arrives
-	if err := q.fresh(t.key, t.revision, t.StatusAt(now)); err != nil {
+	if err := q.fresh(t.key, t.revision, statuses(t.Session, now)); err != nil {
 		return nil, err
 	}
 	return reader.Narrow(t.Session, run, turn, now), nil

@@ -188,10 +188,13 @@ type view struct {
 	state    string // changes with any of them
 }
 
-// stateAt is the state at a time: it also changes when a run counts as aborted.
-func (v *view) stateAt(now time.Time) string {
-	state := v.state + " " + string(v.Tree().StatusAt(now))
-	for i, run := range v.Tree().Runs {
+// stateAt is the state at a time.
+func (v *view) stateAt(now time.Time) string { return v.state + " " + statuses(v.Tree().Session, now) }
+
+// statuses are those that a session and its runs have at a time: they change when a run counts as aborted.
+func statuses(s *session.Session, now time.Time) string {
+	state := string(s.StatusAt(now))
+	for i, run := range s.Runs {
 		if at := run.StatusAt(now); at != run.Status {
 			state += fmt.Sprint(" ", i, at)
 		}

@@ -250,19 +250,20 @@ func some(names []string) string {
 }
 
 // Narrow returns a copy of s with nothing but the run and turn asked for, all of it where run is nil, and with the
-// status that it has at that moment. It is what `otelagent show --output json` and the API give; the copy shares
+// statuses that it and its runs have at that moment. It is what `otelagent show --output json` and the API give; the copy shares
 // everything below with s, which stays as it is.
 func Narrow(s *session.Session, run *session.Run, turn *session.Turn, now time.Time) *session.Session {
 	out := *s
-	out.Status = s.StatusAt(now)
-	if run == nil {
-		return &out
+	out.Status, out.Runs = s.StatusAt(now), slices.Clone(s.Runs)
+	if run != nil {
+		out.Runs = []*session.Run{run}
 	}
-	r := *run
-	if turn != nil {
-		r.Turns = []*session.Turn{turn}
-		r.ToolCalls, r.Compactions, r.Permissions = nil, nil, nil
+	for i, run := range out.Runs {
+		r := *run
+		if out.Runs[i], r.Status = &r, run.StatusAt(now); turn != nil {
+			r.Turns = []*session.Turn{turn}
+			r.ToolCalls, r.Compactions, r.Permissions = nil, nil, nil
+		}
 	}
-	out.Runs = []*session.Run{&r}
 	return &out
 }

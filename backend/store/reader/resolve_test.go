@@ -13,6 +13,7 @@ import (
 	"github.com/otelagent/otelagent/backend/store/memstore"
 	"github.com/otelagent/otelagent/backend/store/reader"
 	"github.com/otelagent/otelagent/backend/store/storetest"
+	"github.com/otelagent/otelagent/spans"
 )
 
 // TestResolve: what names a session wins in the order that Resolve has.
@@ -82,5 +83,25 @@ func TestWithSubAgentsErrors(t *testing.T) {
 	cancel()
 	if _, err := rd.WithSubAgents(ctx, []string{"one"}, false); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v, want %v", err, context.Canceled)
+	}
+}
+
+// A run whose process is gone is aborted, as its session is, in the whole session and alone; the tree stays as it is.
+func TestNarrowStatuses(t *testing.T) {
+	at := time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
+	s := &session.Session{ID: "s", Status: spans.SessionStatusBusy, Last: at, Runs: []*session.Run{{
+		Status: spans.RunStatusOpen,
+		Span:   session.Span{Start: at, Known: spans.KnownLive, HeartbeatNS: int64(time.Second)},
+	}}}
+	for after, want := range map[time.Duration]string{time.Second: "busy open", time.Minute: "aborted aborted"} {
+		for _, run := range []*session.Run{nil, s.Runs[0]} {
+			n := reader.Narrow(s, run, nil, at.Add(after))
+			if got := string(n.Status) + " " + string(n.Runs[0].Status); got != want {
+				t.Errorf("after %s: %s, want %s", after, got, want)
+			}
+		}
+	}
+	if s.Runs[0].Status != spans.RunStatusOpen {
+		t.Errorf("the run of the tree is %s", s.Runs[0].Status)
 	}
 }
