@@ -366,8 +366,8 @@ func chooseDatabase(flag string) (location, error) {
 
 // writeFile writes path through a temporary file in the same directory: readers see the old content or the new one,
 // never a half. Only the user may read it. An existing path that is no file, such as /dev/stdout, is written to as it
-// is.
-func writeFile(path string, write func(io.Writer) error) error {
+// is. When ctx ends, it writes no file.
+func writeFile(ctx context.Context, path string, write func(io.Writer) error) error {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		f, err := os.OpenFile(path, os.O_WRONLY, 0)
 		if err != nil {
@@ -378,11 +378,16 @@ func writeFile(path string, write func(io.Writer) error) error {
 	}
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*") // mode 0600
 	if err == nil {
-		defer os.Remove(f.Name()) // which is gone once it is renamed
-		err = cmp.Or(write(f), f.Sync(), f.Close())
+		defer os.Remove(f.Name())                                // which is gone once it is renamed
+		stop := context.AfterFunc(ctx, func() { _ = f.Close() }) // writing fails then
+		err = cmp.Or(write(f), f.Sync())
+		stop()
+		err = cmp.Or(err, f.Close())
 	}
 	var of *fs.PathError
 	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
 	case errors.As(err, &of): // nobody knows that file
 		return fmt.Errorf("write %s: %w", path, of.Err)
 	case err != nil:

@@ -92,7 +92,13 @@ Exit codes: 0 written, 1 not found, not whole or not written, 2 wrong usage.`,
 			return nil
 		},
 		RunE: a.reads(func(ctx context.Context, db *database, args []string) error {
-			return (&exporting{&o, format, db}).export(ctx, a, strings.Join(args, ""), since)
+			ctx, stop := untilInterrupted(ctx)
+			defer stop()
+			err := (&exporting{&o, format, db}).export(ctx, a, strings.Join(args, ""), since)
+			if errors.Is(err, context.Canceled) {
+				err = errors.New("interrupted")
+			}
+			return err
 		}),
 	}
 	c.Flags().StringVar(&o.format, "format", "", "`FORMAT` to write: "+formats)
@@ -190,7 +196,7 @@ func (e *exporting) file(ctx context.Context, key session.Key, path string) (mis
 		out := bufio.NewWriterSize(e.db.app.stdout, 1<<16)
 		err = cmp.Or(write(out), out.Flush())
 	} else {
-		err = writeFile(path, write)
+		err = writeFile(ctx, path, write)
 	}
 	if gaps, ok := errors.AsType[*export.MissingError](err); ok {
 		err = fmt.Errorf("session %s has no %s file: %s would be missing in it, the first: %s\nSend it with --capture "+

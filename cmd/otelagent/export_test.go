@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -64,11 +66,32 @@ func TestFileName(t *testing.T) {
 // An error of the temporary file names the file that the user wants.
 func TestWriteFileErrors(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "out.json")
-	err := writeFile(path, func(w io.Writer) error {
+	err := writeFile(t.Context(), path, func(w io.Writer) error {
 		return fmt.Errorf("session: %w", &fs.PathError{Op: "write", Path: w.(*os.File).Name(), Err: syscall.ENOSPC})
 	})
 	if want := "write " + path + ": no space left on device"; err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
+	}
+	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(path), ".*")); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+// An interrupted export writes no file, and removes the temporary one. The old file stays.
+func TestWriteFileInterrupted(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "out.json")
+	must(t, os.WriteFile(path, []byte("old"), 0o600))
+	ctx, stop := context.WithCancel(t.Context())
+	err := writeFile(ctx, path, func(w io.Writer) error {
+		stop()
+		for {
+			if _, err := w.Write([]byte("new")); err != nil {
+				return err
+			}
+		}
+	})
+	if text, _ := os.ReadFile(path); !errors.Is(err, context.Canceled) || string(text) != "old" {
+		t.Errorf("%v, the file has %q", err, text)
 	}
 	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(path), ".*")); len(left) > 0 {
 		t.Errorf("left: %v", left)

@@ -553,7 +553,7 @@ func note(in map[string]stamp, f transcript.Family) {
 // save writes the file, whole or not at all.
 func (s *importState) save() error {
 	err := cmp.Or(os.MkdirAll(filepath.Dir(s.path), 0o700),
-		writeFile(s.path, func(w io.Writer) error { return json.NewEncoder(w).Encode(s) }))
+		writeFile(context.Background(), s.path, func(w io.Writer) error { return json.NewEncoder(w).Encode(s) }))
 	if err != nil {
 		return fmt.Errorf("--state: %w", err)
 	}
