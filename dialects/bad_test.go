@@ -164,10 +164,10 @@ func TestBadRows(t *testing.T) {
 			"want an integer from 0 to 9223372036854775807, got a string"},
 		{"message", `{"role":"user","x":"` + strings.Repeat("SECRET", 200) + `"}`,
 			"messages[7].data: longer than 1024 bytes"},
-		{"part", []byte{0xFF, 'S'}, "messages[0].data: text that is not UTF-8 at byte 1"},
+		{"part", []byte{0xFF, 'S'}, "messages[0].parts[2].data: text that is not UTF-8 at byte 1"},
 		{"part", `{"type":"text","messageID":"SECRET"}`,
-			"part: messages[0].data.messageID: of no message, which has to stand before its parts"},
-		{"part", `{"type":"tool","state":"SECRET"}`, "part: messages[0].data.state: want an object, got a string"},
+			"part: messages[0].parts[3].data.messageID: of no message, which has to stand before its parts"},
+		{"part", `{"type":"tool","state":"SECRET"}`, "part: messages[0].parts[1].data.state: want an object, got a string"},
 	} {
 		if id := "m" + strconv.Itoa(i+1); bad.table == "message" {
 			row("message", id, "", bad.data)

@@ -217,13 +217,17 @@ var changed = input.Sorted("id, time_created, EXISTS (SELECT 1 FROM message WHER
 	SELECT id FROM above)`, "time_created, id")
 
 func (d *reader) readSession(db *input.Database, id any) error {
-	i, place := 0, "session"
+	place, of, i, k := "session", "", 0, 0
 	return db.Scan(rows, func(_ []string, columns []any) {
 		kind := Tables[columns[0].(int64)]
 		message, _ := columns[1].(string)
 		text, _ := columns[2].([]byte)
-		if kind == "message" {
-			place, i = object.Element("messages", i)+".data", i+1
+		switch kind {
+		case "message":
+			of = object.Element("messages", i)
+			place, i, k = of+".data", i+1, 0
+		case "part":
+			place, k = object.Element(of+".parts", k)+".data", k+1
 		}
 		if !d.Stopped() {
 			d.row(kind, message, place, text)
