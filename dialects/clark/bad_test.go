@@ -40,8 +40,8 @@ func TestTrajectoryThatFails(t *testing.T) {
 	d.WithTrajectory(io.MultiReader(strings.NewReader("{\"SECRET\n"+`{"type":"turn_start"}`+"\n"),
 		iotest.ErrReader(errors.New("broken"))))
 	want := []string{
-		`error: clark-agent: line 2: trajectory line 1 : JSON ends too early at byte 9`,
-		`error: clark-agent: line 2: trajectory line 2 : no record that is known`,
+		`error: clark-agent: line 2: trajectory line 1: JSON ends too early at byte 9`,
+		`error: clark-agent: line 2: trajectory line 2: no record that is known`,
 		`error: clark-agent: line 2: trajectory: read: broken`,
 	}
 	var got []string

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/otelagent/otelagent/dialects/event"
@@ -142,7 +143,7 @@ func (d *Decoder) load() {
 		case err == nil:
 			d.Emit(ev)
 		case errors.As(err, &bad):
-			bad.Field = "trajectory line " + strconv.FormatInt(bad.Line, 10) + " " + bad.Field
+			bad.Field = strings.TrimSpace("trajectory line " + strconv.FormatInt(bad.Line, 10) + " " + bad.Field)
 			d.Reject(bad)
 		default:
 			d.Reject(&input.LineError{Field: "trajectory", Reason: errors.Unwrap(err).Error()})
