@@ -250,8 +250,8 @@ func some(names []string) string {
 }
 
 // Narrow returns a copy of s with nothing but the run and turn asked for, all of it where run is nil, and with the
-// statuses that it and its runs have at that moment. It is what `otelagent show --output json` and the API give; the copy shares
-// everything below with s, which stays as it is.
+// statuses that it and its runs have at that moment. It is what `otelagent show --output json` and the API give; the
+// copy shares everything else below with s, which stays as it is.
 func Narrow(s *session.Session, run *session.Run, turn *session.Turn, now time.Time) *session.Session {
 	out := *s
 	out.Status, out.Runs = s.StatusAt(now), slices.Clone(s.Runs)
