@@ -1,6 +1,7 @@
 #!/bin/sh
-# run.sh NAME [ARG...] runs an example and shows the resulting session. It starts a collector of its own on free loopback ports; the sessions stay
-# in bin/examples/NAME.db. OTELAGENT names the binary, by default the one that `make build` makes, which is built if need be.
+# run.sh NAME [ARG...] runs an example and shows the resulting session. It starts a collector of its own on free loopback
+# ports; the sessions stay in bin/examples/NAME.db. OTELAGENT names the binary, by default the one that `make build` makes,
+# which is built if need be.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 names=$(cd "$here" && for f in */main.go */run.sh; do printf '%s ' "${f%/*}"; done)
