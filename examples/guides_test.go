@@ -211,7 +211,7 @@ func TestRustOfTheGuide(t *testing.T) {
 			commands = fmt.Sprintf("cat >%s <<'END OF FILE'\n%sEND OF FILE\n", b.file, b.text)
 		case strings.HasPrefix(b.text, "rustc "):
 			commands += strings.NewReplacer("bin/otelagent send", `"$OTELAGENT" send --db s.db`, "bin/otelagent",
-				`"$OTELAGENT"`).Replace(b.text) + `"$OTELAGENT" show chat-1`
+				`"$OTELAGENT"`).Replace(b.text) + `"$OTELAGENT" show lines-1`
 		}
 		for _, w := range want {
 			if pieces++; !strings.Contains(all, strings.Join(strings.Fields(w), " ")) {
