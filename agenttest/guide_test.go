@@ -52,8 +52,7 @@ func exported(t *testing.T, b session.Batch, lines bool) []byte {
 	if len(all) != 1 {
 		t.Fatalf("%d sessions", len(all))
 	}
-	blocks, err := session.NewBlockSet(blocksOf(b, all[0].ID))
-	must.Do(t, err)
+	blocks := must.Get(session.NewBlockSet(blocksOf(b, all[0].ID)))(t)
 	var out bytes.Buffer
 	write := export.JSON
 	if lines {

@@ -39,7 +39,7 @@ func TestUsageUnderOwnKeys(t *testing.T) {
 		}
 
 		var got session.Batch
-		sdk, err := otelsetup.Setup(t.Context(), otelsetup.WithoutGlobal(), otelsetup.WithBlocking(),
+		sdk := must.Get(otelsetup.Setup(t.Context(), otelsetup.WithoutGlobal(), otelsetup.WithBlocking(),
 			otelsetup.WithSampler(sdktrace.AlwaysSample()), otelsetup.WithoutMetrics(), otelsetup.WithoutGenAIUsage(),
 			otelsetup.WithExporter(otelsetup.NewFuncExporter(func(_ context.Context, otlp []byte) error {
 				if bytes.Contains(otlp, standard) {
@@ -48,8 +48,7 @@ func TestUsageUnderOwnKeys(t *testing.T) {
 				b, _, err := otlprow.DecodeProto(otlp)
 				got.Rows = append(got.Rows, b.Rows...)
 				return err
-			})))
-		must.Do(t, err)
+			}))))(t)
 		tracer := otelagent.NewTracer(writer.WithDerivedIDs, otelagent.WithTracerProvider(sdk.TracerProvider()))
 		d, _, whole, err := dialects.Open(bytes.NewReader(text))
 		must.Do(t, err)

@@ -105,8 +105,7 @@ func only(b session.Batch, id string) session.Batch {
 // ledger writes one session of a batch as a ledger of phi-core.
 func ledger(t *testing.T, b session.Batch, s *session.Session, opts export.Options) ([]byte, []export.Missing, error) {
 	t.Helper()
-	blocks, err := session.NewBlockSet(blocksOf(b, s.ID))
-	must.Do(t, err)
+	blocks := must.Get(session.NewBlockSet(blocksOf(b, s.ID)))(t)
 	var buf bytes.Buffer
 	missing, err := export.PhiCore(&buf, session.Tree{Session: s, Blocks: blocks}, opts)
 	return buf.Bytes(), missing, err

@@ -43,8 +43,7 @@ func TestClickHouse(t *testing.T) {
 			password, _ := u.User.Password()
 			req.SetBasicAuth(u.User.Username(), password)
 		}
-		resp, err := http.DefaultClient.Do(req)
-		must.Do(t, err)
+		resp := must.Get(http.DefaultClient.Do(req))(t)
 		defer resp.Body.Close()
 		body, err := io.ReadAll(resp.Body)
 		if err != nil || resp.StatusCode != http.StatusOK {

@@ -40,9 +40,7 @@ func BenchmarkGemini(b *testing.B) {
 	b.SetBytes(int64(len(text)))
 	for b.Loop() {
 		for _, err := range d.New().Events(bytes.NewReader(text)) {
-			if err != nil {
-				b.Fatal(err)
-			}
+			must.Do(b, err)
 		}
 	}
 }
@@ -93,9 +91,7 @@ func BenchmarkOpenCode(b *testing.B) {
 				b.SetBytes(size)
 				for b.Loop() {
 					for _, err := range families[0].Events(a.new()) {
-						if err != nil {
-							b.Fatal(err)
-						}
+						must.Do(b, err)
 					}
 				}
 			})

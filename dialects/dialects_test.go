@@ -80,8 +80,7 @@ func TestRecognise(t *testing.T) {
 	t.Parallel()
 	for want, paths := range fixtures(t) {
 		for _, path := range paths {
-			text, err := os.ReadFile(path)
-			must.Do(t, err)
+			text := must.Get(os.ReadFile(path))(t)
 			if odd(path, text) {
 				continue
 			}
@@ -187,8 +186,7 @@ func TestReading(t *testing.T) {
 	broken := errors.New("broken")
 	for path, name := range samples {
 		t.Run(path, func(t *testing.T) {
-			text, err := os.ReadFile(path)
-			must.Do(t, err)
+			text := must.Get(os.ReadFile(path))(t)
 			lines := !strings.HasSuffix(path, ".json")
 			dialect, _ := dialects.Named(name)
 			read := func(r io.Reader) []string {

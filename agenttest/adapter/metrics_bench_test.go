@@ -10,6 +10,7 @@ import (
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/trace"
 
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
@@ -23,10 +24,7 @@ func rawSamples(tb testing.TB) func(context.Context) {
 	tb.Helper()
 	meter := sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader())).Meter("raw")
 	known, _ := spans.LookupMetric(spans.MetricTurnTokens)
-	h, err := meter.Int64Histogram(known.Name, metric.WithExplicitBucketBoundaries(known.Boundaries...))
-	if err != nil {
-		tb.Fatal(err)
-	}
+	h := must.Get(meter.Int64Histogram(known.Name, metric.WithExplicitBucketBoundaries(known.Boundaries...)))(tb)
 	labels := metric.WithAttributeSet(attribute.NewSet(attribute.String("gen_ai.agent.name", "coder"),
 		attribute.String("gen_ai.request.model", "claude-opus-4-6"), attribute.String("gen_ai.provider.name", "anthropic")))
 	opts := []metric.RecordOption{labels}

@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/otelagent/otelagent/instrumentation/net/http/otelllmhttp"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/otelagent"
 )
 
@@ -101,13 +102,9 @@ func ask(ctx context.Context, b *testing.B, rt http.RoundTripper, url string, bo
 		i++
 		req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/v1/chat/completions",
 			strings.NewReader(bodies[i%len(bodies)]))
-		if err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, err)
 		res, err := client.Do(req)
-		if err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, err)
 		for err == nil {
 			_, err = res.Body.Read(p)
 		}
@@ -118,8 +115,6 @@ func ask(ctx context.Context, b *testing.B, rt http.RoundTripper, url string, bo
 // cpu returns the CPU time of the process, in nanoseconds, that of the server included.
 func cpu(b *testing.B) int64 {
 	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
 	return u.Utime.Nano() + u.Stime.Nano()
 }

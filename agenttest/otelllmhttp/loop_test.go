@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/otelagent/otelagent/agenttest/provider"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/otelagent"
 )
 
@@ -168,9 +169,7 @@ func (l *loop) must(ctx context.Context, t *testing.T) {
 		if errors.As(err, &status) && (status == 429 || status == 529) {
 			continue
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		return
 	}
 }

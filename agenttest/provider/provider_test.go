@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/otelagent/otelagent/agenttest/provider"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/otelagent"
 )
 
@@ -17,13 +18,8 @@ import (
 func post(t *testing.T, s *provider.Server, api provider.API, stream bool, body string) (int, []byte, error) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL+api.Path(stream), strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
+	res := must.Get(http.DefaultClient.Do(req))(t)
 	defer res.Body.Close()
 	text, err := io.ReadAll(res.Body)
 	return res.StatusCode, text, err

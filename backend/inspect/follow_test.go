@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -44,9 +45,7 @@ func TestFollowKilled(t *testing.T) {
 	var b bytes.Buffer
 	f := NewFollower(&b, Options{})
 	for range 2 { // what was written is not written again
-		if err := f.Write(tree, nil, nil, at(5), false); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, f.Write(tree, nil, nil, at(5), false))
 	}
 	const first = "03:04:05 run 1\n03:04:07   ✓ ls c0 · 1.0s\n"
 	if diff := cmp.Diff(first, b.String()); diff != "" {
@@ -67,9 +66,7 @@ func TestFollowKilled(t *testing.T) {
 	if got, want := f.Line(tree, at(8), 80), "aborted · turn @1/0 4.0s · attempt 2 · edit 2.0s"; got != want {
 		t.Errorf("foot %q, want %q", got, want)
 	}
-	if err := f.Write(tree, nil, nil, at(8), true); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, f.Write(tree, nil, nil, at(8), true))
 	const rest = "03:04:06   reply   I will look at the file first, bec\n" +
 		"03:04:09   … stopped edit(path: a.txt)\n" +
 		"03:04:09 turn 0 · stopped · 2 attempts · the reply stops where it was last seen\n" +

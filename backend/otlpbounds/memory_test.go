@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/otelagent/otelagent/backend/otlpbounds"
+	"github.com/otelagent/otelagent/internal/must"
 )
 
 // in puts b into the fields, the last one innermost.
@@ -78,9 +79,7 @@ func decode(t *testing.T, b []byte, s otlpbounds.Signal) int64 {
 		r := pmetricotlp.NewExportRequest()
 		err, kept = r.UnmarshalProto(b), r
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	runtime.GC()
 	runtime.ReadMemStats(&after)
 	runtime.KeepAlive(kept)

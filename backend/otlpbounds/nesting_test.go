@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/otelagent/otelagent/backend/otlpbounds"
+	"github.com/otelagent/otelagent/internal/must"
 )
 
 // traces returns OTLP of a span with an attribute of that many lists, or maps, in each other, and other text.
@@ -28,10 +29,7 @@ func traces(t testing.TB, lists, maps int, other string) []byte {
 	for range maps {
 		v = v.SetEmptyMap().PutEmpty("")
 	}
-	b, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(td)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get((&ptrace.ProtoMarshaler{}).MarshalTraces(td))(t)
 	return b
 }
 
@@ -83,10 +81,7 @@ func TestCheckJSON(t *testing.T) {
 			t.Errorf("%.40q: %v", text, err)
 		}
 	}
-	td, err := (&ptrace.ProtoUnmarshaler{}).UnmarshalTraces(traces(t, 10, 10, `text with " and [ in it`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	td := must.Get((&ptrace.ProtoUnmarshaler{}).UnmarshalTraces(traces(t, 10, 10, `text with " and [ in it`)))(t)
 	raw, err := (&ptrace.JSONMarshaler{}).MarshalTraces(td)
 	if err != nil || otlpbounds.CheckJSON(raw) != nil {
 		t.Errorf("a span: %v, %v", err, otlpbounds.CheckJSON(raw))

@@ -12,6 +12,7 @@ import (
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/memstore"
 	"github.com/otelagent/otelagent/backend/store/storetest"
+	"github.com/otelagent/otelagent/internal/must"
 )
 
 func TestDescendants(t *testing.T) {
@@ -21,17 +22,10 @@ func TestDescendants(t *testing.T) {
 		{"", "r1", "r3"}, {"", "r2", "r1"}, {"", "r3", "r2"}, {"", "self", "self"}, {"", "orphan", "gone"}, {"t", "c9", "p"},
 	} {
 		k := session.Key{Tenant: c.tenant, ID: c.id}
-		if err := st.Put(t.Context(), session.Batch{Rows: []session.Row{storetest.Row(k, i)}}); err != nil {
-			t.Fatal(err)
-		}
-		mark, err := st.Revision(t.Context(), k)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, st.Put(t.Context(), session.Batch{Rows: []session.Row{storetest.Row(k, i)}}))
+		mark := must.Get(st.Revision(t.Context(), k))(t)
 		p := store.SummaryUpdate{Revision: mark, Summary: session.Summary{Parent: c.parent, Last: time.Unix(int64(100-i), 0)}}
-		if err := st.SetSummary(t.Context(), k, p); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, st.SetSummary(t.Context(), k, p))
 	}
 	for of, want := range map[session.Key]string{
 		{ID: "p"}:              "c1 c2 g1 gg", // nearest first
@@ -43,10 +37,7 @@ func TestDescendants(t *testing.T) {
 		{ID: "none"}:           "",
 		{Tenant: "t", ID: "p"}: "c9",
 	} {
-		got, err := store.Descendants(t.Context(), st, of, false)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(store.Descendants(t.Context(), st, of, false))(t)
 		var ids []string
 		for _, k := range got {
 			if k.Tenant != of.Tenant {

@@ -22,6 +22,7 @@ import (
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/memstore"
 	"github.com/otelagent/otelagent/backend/store/storetest"
+	"github.com/otelagent/otelagent/internal/must"
 )
 
 // sized answers so many bytes, which compression does not shrink.
@@ -35,10 +36,7 @@ func sized(n int) func(*query) (any, error) {
 
 func handler(t *testing.T) *Handler {
 	t.Helper()
-	h, err := New(Options{Store: memstore.New()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := must.Get(New(Options{Store: memstore.New()}))(t)
 	t.Cleanup(h.Close)
 	return h
 }
@@ -155,20 +153,12 @@ func TestAnswersBeingMade(t *testing.T) {
 func TestAnswerNobodyReads(t *testing.T) {
 	h := handler(t)
 	h.sendTime = 200 * time.Millisecond
-	zip, err := compressed()
-	if err != nil {
-		t.Fatal(err)
-	}
+	zip := must.Get(compressed())(t)
 	s := httptest.NewServer(zip(h.api(sized(32 << 20))))
 	defer s.Close()
-	c, err := net.Dial("tcp", s.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(net.Dial("tcp", s.Listener.Addr().String()))(t)
 	defer c.Close()
-	if _, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: x\r\nAccept-Encoding: gzip\r\n\r\n"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(io.WriteString(c, "GET / HTTP/1.1\r\nHost: x\r\nAccept-Encoding: gzip\r\n\r\n"))(t)
 	held := false
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		idle := h.large.TryAcquire(maxLarge)
@@ -204,9 +194,7 @@ func TestCacheHoldsTrees(t *testing.T) {
 			k := session.Key{ID: fmt.Sprint("s", i)}
 			b := session.Batch{Rows: []session.Row{storetest.Row(k, 100*i)},
 				Blocks: []session.Block{storetest.Block(k, strings.Repeat("x", 1<<20))}}
-			if err := st.Put(t.Context(), b); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, st.Put(t.Context(), b))
 			for range 3 {
 				w := httptest.NewRecorder()
 				r := httptest.NewRequest(http.MethodGet, "http://localhost/api/v1/outline/"+k.ID, nil)

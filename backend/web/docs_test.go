@@ -12,14 +12,12 @@ import (
 	"github.com/otelagent/otelagent/backend/inspect"
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/web"
+	"github.com/otelagent/otelagent/internal/must"
 )
 
 func document(t *testing.T) string {
 	t.Helper()
-	b, err := os.ReadFile("../../docs/api.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile("../../docs/api.md"))(t)
 	return string(b)
 }
 

@@ -19,15 +19,13 @@ import (
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/project"
 	"github.com/otelagent/otelagent/backend/web"
+	"github.com/otelagent/otelagent/internal/must"
 )
 
 // listen returns the events of a path as they come: name and data.
 func listen(ctx context.Context, t *testing.T, base, path string) <-chan [2]string {
 	t.Helper()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, base+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(http.NewRequestWithContext(ctx, http.MethodGet, base+path, nil))(t)
 	resp, err := http.DefaultTransport.RoundTrip(r) //nolint:bodyclose // the goroutine below closes it
 	if err != nil || resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != "text/event-stream" {
 		t.Fatal(resp, err)
@@ -126,9 +124,7 @@ func TestEvents(t *testing.T) {
 	if o := read[struct{ Mark int64 }](t, h, "/api/v1/outline/"+demoID); o.Mark < second.Mark {
 		t.Errorf("the outline is of mark %d, older than that of the event, %d", o.Mark, second.Mark)
 	}
-	if err := store.Delete(t.Context(), st, session.Key{ID: demoID}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, store.Delete(t.Context(), st, session.Key{ID: demoID}))
 	for name != "gone" {
 		name, _ = next(t, one)
 	}
@@ -153,10 +149,7 @@ func TestListeners(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		r, _ := http.NewRequestWithContext(ctx, http.MethodGet, server.URL+"/api/v1/events", nil)
-		resp, err := http.DefaultTransport.RoundTrip(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		resp := must.Get(http.DefaultTransport.RoundTrip(r))(t)
 		defer resp.Body.Close()
 		return resp.StatusCode
 	}
@@ -176,10 +169,7 @@ func TestListeners(t *testing.T) {
 // Serve ends with its context, whoever listens, and closes what it listened on.
 func TestServe(t *testing.T) {
 	noLeaks(t)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	h := serve(t, web.Options{})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -23,10 +24,7 @@ func TestPageKnowsEveryStatus(t *testing.T) {
 		"page/assets/list.js": `const statuses = \[.*\];`, "page/types.d.ts": `export type Status = .*;`,
 		"page/assets/format.js": `  s: \[.*\],`,
 	} {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(file))(t)
 		var got []string
 		for _, word := range regexp.MustCompile(`'([a-z_]+)'`).FindAllSubmatch(regexp.MustCompile(line).Find(text), -1) {
 			got = append(got, string(word[1]))
@@ -82,10 +80,7 @@ words(hostile));`
 	}
 	// Nowhere else a value is joined to a class.
 	for _, file := range []string{"diff", "session", "stats", "timeline", "turn", "ui"} {
-		text, err := os.ReadFile("page/assets/" + file + ".js")
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile("page/assets/" + file + ".js"))(t)
 		joined := regexp.MustCompile(`class=\$\{[^}]*-' \+ [^}]*(status|state|outcome|action)[^}]*\}`)
 		if m := joined.Find(text); m != nil {
 			t.Errorf("%s.js: %s", file, m)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/otelagent/otelagent/backend/store/memstore"
 	"github.com/otelagent/otelagent/backend/web"
+	"github.com/otelagent/otelagent/internal/must"
 )
 
 const token = "0123456789abcdef0123456789abcdef"
@@ -349,10 +350,7 @@ func TestAssets(t *testing.T) {
 		if f.IsDir() {
 			continue
 		}
-		want, err := os.ReadFile("page/assets/" + f.Name())
-		if err != nil {
-			t.Fatal(err)
-		}
+		want := must.Get(os.ReadFile("page/assets/" + f.Name()))(t)
 		r := get(t, h, "/assets/"+f.Name())
 		if got := body(t, r); r.StatusCode != http.StatusOK || sha256.Sum256([]byte(got)) != sha256.Sum256(want) {
 			t.Errorf("%s: %s, another file", f.Name(), r.Status)
@@ -382,10 +380,7 @@ func TestFixedTenant(t *testing.T) {
 func TestNeedsToken(t *testing.T) {
 	for addr, want := range map[string]bool{"127.0.0.1:1": false, "[::1]:1": false, "127.8.8.8:1": false,
 		"0.0.0.0:1": true, "[::]:1": true, "10.0.0.1:1": true, ":1": true} {
-		a, err := net.ResolveTCPAddr("tcp", addr)
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := must.Get(net.ResolveTCPAddr("tcp", addr))(t)
 		if got := web.NeedsToken(a); got != want {
 			t.Errorf("%s: %v", addr, got)
 		}

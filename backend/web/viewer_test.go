@@ -31,6 +31,7 @@ import (
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/ndjson"
 	"github.com/otelagent/otelagent/dialects/phi"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 )
@@ -45,15 +46,10 @@ const (
 // record plays a recording into a store, with all its content, as it is or with another session id.
 func record(t testing.TB, st store.Store, path, rename string) {
 	t.Helper()
-	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.Open(path))(t)
 	defer f.Close()
 	put(t, st, phi.NewDecoder().Events(f), rename)
-	if err := project.Refresh(t.Context(), st); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, project.Refresh(t.Context(), st))
 }
 
 // put records events and puts what would go over OTLP into a store.
@@ -78,9 +74,7 @@ func put(t testing.TB, st store.Store, events iter.Seq2[event.Event, error], ren
 	for i := range batch.Blocks {
 		batch.Blocks[i].Session.ID = cmp.Or(rename, batch.Blocks[i].Session.ID)
 	}
-	if err := st.Put(t.Context(), batch); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, st.Put(t.Context(), batch))
 }
 
 // sample returns a store with the demo session, its sub-agent, and a session of a hostile id.
@@ -97,10 +91,7 @@ func serve(t testing.TB, o web.Options) *web.Handler {
 	if o.Store == nil {
 		o.Store = sample(t)
 	}
-	h, err := web.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := must.Get(web.New(o))(t)
 	t.Cleanup(h.Close)
 	return h
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/otelagent/otelagent/backend/session/otlprow"
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/collector-exporter/agentsessionexporter/internal/metadatatest"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -325,10 +326,7 @@ func FuzzRedaction(f *testing.F) {
 	f.Add(`{"role":"user","content":"` + secret + `"}`)
 	f.Add("AAAAAAAAAAA st {\"a\":1}")
 	f.Add(spans.Withheld{Block: spans.BlockID{1}, Size: 40, Beginning: secret}.Encode())
-	rules, err := newRedactor(&RedactionConfig{Enabled: true})
-	if err != nil {
-		f.Fatal(err)
-	}
+	rules := must.Get(newRedactor(&RedactionConfig{Enabled: true}))(f)
 	f.Fuzz(func(t *testing.T, text string) {
 		td := traces("a")
 		span := td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0)
@@ -341,9 +339,7 @@ func FuzzRedaction(f *testing.F) {
 		}
 		batch, _ := otlprow.Decode(td)
 		rules.batch(&batch)
-		if err := store.CheckBatch(batch); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, store.CheckBatch(batch))
 		again := batch
 		if n := rules.batch(&again); n != (finds{}) {
 			t.Fatalf("found again: %+v", n)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -21,9 +22,7 @@ func TestLive(t *testing.T) {
 	started := 0
 	bounds := 0
 	for ev, err := range NewDecoder(input.Settings{Live: true}).Events(in) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		switch ev := ev.(type) {
 		case *event.RunStarted:
 			if started = in.given; ev.Arrived.Before(before) || !ev.Start.Time.IsZero() {

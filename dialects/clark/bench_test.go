@@ -5,6 +5,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"testing"
+
+	"github.com/otelagent/otelagent/internal/must"
 )
 
 // rawEvent is what a reader by encoding/json would begin with: the keys of all variants, values as they came.
@@ -40,9 +42,7 @@ func BenchmarkReader(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			for _, err := range NewDecoder().Events(bytes.NewReader(in)) {
-				if err != nil {
-					b.Fatal(err)
-				}
+				must.Do(b, err)
 			}
 		}
 	})
@@ -54,9 +54,7 @@ func BenchmarkReader(b *testing.B) {
 			lines.Buffer(make([]byte, 64<<10), 64<<20)
 			for lines.Scan() {
 				var ev rawEvent
-				if err := json.Unmarshal(lines.Bytes(), &ev); err != nil {
-					b.Fatal(err)
-				}
+				must.Do(b, json.Unmarshal(lines.Bytes(), &ev))
 			}
 		}
 	})

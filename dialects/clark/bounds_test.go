@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/otelagent/otelagent/dialects/event"
+	"github.com/otelagent/otelagent/internal/must"
 )
 
 // TestRunsThatNeverEnd begins more runs than are remembered. The decoder ends those that it forgets, and no line costs
@@ -50,9 +51,7 @@ func TestRunsThatNeverEnd(t *testing.T) {
 				case *event.RunEnded:
 					ended++
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, err)
 				if time.Since(start) > 20*time.Second { // it takes less than one
 					t.Fatalf("%d runs took 20 seconds", started)
 				}

@@ -12,6 +12,7 @@ import (
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/internal/must"
 )
 
 // begin is the start of a run with an identity, in an envelope with the given keys.
@@ -60,9 +61,7 @@ func TestRuns(t *testing.T) {
 			p := agenttest.New(t)
 			rec := event.NewRecorder(p.Tracer())
 			for ev, err := range NewDecoder(input.Settings{Session: test.session}).Events(strings.NewReader(test.in)) {
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, err)
 				rec.Record(t.Context(), ev)
 				if e, ok := ev.(*event.RunStarted); ok {
 					if e.Run != e.ID || e.Session != e.SessionID || e.Dialect != Dialect {
@@ -95,9 +94,7 @@ func TestSameRunAgain(t *testing.T) {
 	text := strings.Repeat(begin("", `{"run_id":"a","depth":0}`)+`{"type":"agent_end","messages":[]}`+"\n", 3)
 	starts := func() (list []time.Time) {
 		for ev, err := range NewDecoder().Events(strings.NewReader(text)) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			if e, ok := ev.(*event.RunStarted); ok {
 				list = append(list, e.Start.Time)
 			}

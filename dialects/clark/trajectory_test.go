@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/otelagent/otelagent/dialects/event"
+	"github.com/otelagent/otelagent/internal/must"
 )
 
 // TestTrajectoryGoesOn cuts the events of a recording after each line: the trajectory yields the rest of each run,
@@ -77,9 +78,7 @@ func TestSharedRecorderWithEvents(t *testing.T) {
 	d := NewDecoder().WithTrajectory(bytes.NewReader(readFile(t, base+".trajectory.jsonl")))
 	got, parent := map[string]int{}, ""
 	for ev, err := range d.Events(strings.NewReader(events)) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		switch e := ev.(type) {
 		case *event.RunStarted:
 			if e.ParentID == "" {

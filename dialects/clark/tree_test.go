@@ -17,6 +17,7 @@ import (
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -39,10 +40,7 @@ func glob(t *testing.T, pattern string) []string {
 
 func bare(t *testing.T, base string) [][]byte {
 	list := [][]byte{readFile(t, base+".events.ndjson")}
-	more, err := filepath.Glob(base + ".*.events.ndjson")
-	if err != nil {
-		t.Fatal(err)
-	}
+	more := must.Get(filepath.Glob(base + ".*.events.ndjson"))(t)
 	for _, file := range more {
 		list = append(list, readFile(t, file))
 	}
@@ -154,10 +152,7 @@ func lineOf(t *testing.T, text []byte) *line {
 
 func readFile(t testing.TB, file string) []byte {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(file))(t)
 	return text
 }
 

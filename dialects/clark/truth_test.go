@@ -9,6 +9,7 @@ import (
 
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -105,9 +106,7 @@ type (
 func readTree(t *testing.T, file string) *tree {
 	t.Helper()
 	var want tree
-	if err := json.Unmarshal(readFile(t, file), &want); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(readFile(t, file), &want))
 	for i := range want.Runs {
 		r := &want.Runs[i]
 		r.Session = ""
@@ -176,16 +175,13 @@ func treeOf(t *testing.T, p *agenttest.Pipeline) *tree {
 		run treeRun
 	}
 	var runs []placed
-	blocks, err := session.NewBlockSet(func(yield func(session.Block, error) bool) {
+	blocks := must.Get(session.NewBlockSet(func(yield func(session.Block, error) bool) {
 		for _, b := range p.Batch().Blocks {
 			if !yield(b, nil) {
 				return
 			}
 		}
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	for _, s := range p.Sessions() {
 		m := mapper{t, p, s, blocks}
 		for _, r := range s.Runs {

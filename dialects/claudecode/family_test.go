@@ -19,6 +19,7 @@ import (
 	"github.com/otelagent/otelagent/dialects/claudecode"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -32,21 +33,14 @@ const (
 
 func read(t testing.TB, path string) []byte {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(path))(t)
 	return text
 }
 
 func write(t testing.TB, path string, text []byte) string {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, text, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	must.Do(t, os.WriteFile(path, text, 0o644))
 	return path
 }
 
@@ -110,9 +104,7 @@ func TestSideOutputs(t *testing.T) {
 	own := filepath.Join(dir, id, "tool-results")
 	write(t, filepath.Join(own, "big.txt"), []byte("all of it"))
 	secret := write(t, filepath.Join(dir, "secret.txt"), []byte("SECRET"))
-	if err := os.Symlink(secret, filepath.Join(own, "link.txt")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Symlink(secret, filepath.Join(own, "link.txt")))
 	write(t, filepath.Join(own, "huge.txt"), make([]byte, 8<<20+1))
 	for path, want := range map[string]string{
 		own + "/big.txt": "all of it", "/elsewhere/" + id + "/tool-results/big.txt": "all of it", secret: "part",
@@ -127,9 +119,7 @@ func TestSideOutputs(t *testing.T) {
 		file := write(t, filepath.Join(dir, id+".jsonl"), []byte(lines))
 		got := ""
 		for ev, err := range families(t, file)[0].Events(claudecode.Agent.NewDecoder()) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			if end, ok := ev.(*event.ToolEnded); ok {
 				got = string(end.Result)
 			}
@@ -150,12 +140,8 @@ func TestFind(t *testing.T) {
 	write(t, filepath.Join(dir, "notes.jsonl"), []byte("{\"a\":1}\n"))
 	z, _ := zstd.NewWriter(nil)
 	write(t, filepath.Join(dir, "p", "old.jsonl.zst"), z.EncodeAll(text, nil))
-	if err := os.Symlink(dir, filepath.Join(dir, "p", "loop")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(filepath.Join(dir, "history.jsonl"), filepath.Join(dir, "p", "link.jsonl")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Symlink(dir, filepath.Join(dir, "p", "loop")))
+	must.Do(t, os.Symlink(filepath.Join(dir, "history.jsonl"), filepath.Join(dir, "p", "link.jsonl")))
 	fs := families(t, dir)
 	if len(fs) != 1 || len(fs[0].Files) != 1 {
 		t.Fatalf("%+v", fs)
@@ -250,9 +236,7 @@ func BenchmarkDecoder(b *testing.B) {
 	b.SetBytes(int64(len(text)))
 	for b.Loop() {
 		for _, err := range claudecode.Agent.NewDecoder().Events(bytes.NewReader(text)) {
-			if err != nil {
-				b.Fatal(err)
-			}
+			must.Do(b, err)
 		}
 	}
 }
@@ -301,9 +285,7 @@ func TestMemory(t *testing.T) {
 	defer debug.SetMemoryLimit(math.MaxInt64)
 	peak, n := uint64(0), 0
 	for _, err := range claudecode.Agent.NewDecoder().Events(&repeated{text: text, n: 200 << 20 / len(text)}) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if n++; n%50_000 == 0 {
 			var m runtime.MemStats
 			runtime.ReadMemStats(&m)

@@ -15,6 +15,7 @@ import (
 	"github.com/otelagent/otelagent/dialects/claudecode"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/transcript"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/otelagent"
 )
 
@@ -94,9 +95,7 @@ func record(t testing.TB, p *agenttest.Pipeline, all ...events) {
 	rec := event.NewRecorder(p.Tracer())
 	for _, of := range all {
 		for ev, err := range of {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			rec.Record(context.Background(), ev)
 		}
 	}
@@ -108,10 +107,7 @@ func record(t testing.TB, p *agenttest.Pipeline, all ...events) {
 
 // expected.json, whole: each file with its companions.
 func TestExpected(t *testing.T) {
-	text, err := os.ReadFile("testdata/expected.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("testdata/expected.json"))(t)
 	var files map[string]struct {
 		Session                                            string `json:"session_id"`
 		Runs, Turns                                        int
@@ -132,9 +128,7 @@ func TestExpected(t *testing.T) {
 			CacheWrite   int64 `json:"cache_write"`
 		}
 	}
-	if err := json.Unmarshal(text, &files); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(text, &files))
 	for name, want := range files {
 		t.Run(name, func(t *testing.T) {
 			fs := families(t, "testdata/"+name)

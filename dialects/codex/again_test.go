@@ -15,6 +15,7 @@ import (
 
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/dialects/codex"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/otelagent"
 )
 
@@ -79,9 +80,7 @@ func BenchmarkEvents(b *testing.B) {
 	b.SetBytes(int64(len(text)))
 	for b.Loop() {
 		for _, err := range codex.Agent.NewDecoder().Events(bytes.NewReader(text)) {
-			if err != nil {
-				b.Fatal(err)
-			}
+			must.Do(b, err)
 		}
 	}
 }
@@ -111,9 +110,7 @@ func TestForkAlone(t *testing.T) {
 		fork: meta(5, "b", `,"forked_from_id":"a"`) + prompt(5, "one") + reply(5, 10) + prompt(5, "two") + reply(5, 20) +
 			prompt(6, "three") + reply(7, 30),
 	} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 	}
 	alone, both := rows(t, otelagent.CaptureContent, fork).Rows, rows(t, otelagent.CaptureContent, folder).Rows
 	for _, all := range [][]session.Row{slices.Concat(alone, both), slices.Concat(both, alone)} {
@@ -150,9 +147,7 @@ func TestForkOrder(t *testing.T) {
 		"b": meta(5, `"id":"b","forked_from_id":"a"`) + count(5, `"output_tokens":1,"input_tokens":10`) +
 			count(5, `"output_tokens":2,"input_tokens":30`) + count(7, `"output_tokens":4,"input_tokens":70`),
 	} {
-		if err := os.WriteFile(filepath.Join(folder, "rollout-"+name+".jsonl"), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(folder, "rollout-"+name+".jsonl"), []byte(text), 0o600))
 	}
 	want := map[string][2]int64{"a": {30, 2}, "b": {40, 2}}
 	if diff := cmp.Diff(want, sums(rows(t, otelagent.CaptureContent, folder).Rows)); diff != "" {

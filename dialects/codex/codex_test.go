@@ -34,9 +34,7 @@ func rows(t testing.TB, capture otelagent.Capture, paths ...string) session.Batc
 	}
 	for _, f := range families {
 		for ev, err := range f.Events(codex.Agent.NewDecoder()) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			rec.Record(t.Context(), ev)
 		}
 	}
@@ -141,14 +139,9 @@ func countsOf(s *session.Session, own bool) counts {
 // TestExpected compares every sample with the counts that an independent script found in it: read alone, and with all
 // others, where one session is there twice, live and archived.
 func TestExpected(t *testing.T) {
-	text, err := os.ReadFile("testdata/expected.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("testdata/expected.json"))(t)
 	var samples map[string]json.RawMessage
-	if err := json.Unmarshal(text, &samples); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(text, &samples))
 	all := trees(t, "testdata")
 	for file, raw := range samples {
 		t.Run(file, func(t *testing.T) {
@@ -190,9 +183,7 @@ func TestTitle(t *testing.T) {
 	}
 	titles := ""
 	for ev, err := range codex.Agent.NewDecoder().Events(strings.NewReader(text)) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if f, ok := ev.(*event.FactStated); ok && f.Facts[0].Key == "title" {
 			titles += string(f.Facts[0].Value)
 		}
@@ -220,9 +211,7 @@ func TestLateUsage(t *testing.T) {
 	}
 	text += line("compacted", `"message":"m"`) + line("event_msg", `"type":"task_complete","turn_id":"r"`)
 	path := filepath.Join(t.TempDir(), "rollout.jsonl")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 	s := trees(t, path)["s"]
 	if c := countsOf(s, false); c.Turns != 2 || c.Input != 20 || c.Compacted.Input != 0 || c.Unanswered != 0 ||
 		!slices.Equal(c.Tools, []string{"t", "t"}) {
@@ -312,9 +301,7 @@ func TestRollback(t *testing.T) {
 		line(`"event_msg","payload":{"type":"thread_rolled_back","num_turns":9}`) + prompt
 	hidden := 0
 	for ev, err := range codex.Agent.NewDecoder().Events(strings.NewReader(text)) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if f, ok := ev.(*event.FactStated); ok && f.Facts[0].Key == "hidden_at" {
 			hidden++
 		}

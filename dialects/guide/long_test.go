@@ -79,10 +79,7 @@ func TestLongSessions(t *testing.T) {
 
 func BenchmarkEvents(b *testing.B) {
 	for _, document := range []bool{false, true} {
-		in, err := io.ReadAll(long(200, document))
-		if err != nil {
-			b.Fatal(err)
-		}
+		in := must.Get(io.ReadAll(long(200, document)))(b)
 		name := "lines"
 		if document {
 			name = "document"
@@ -91,9 +88,7 @@ func BenchmarkEvents(b *testing.B) {
 			b.SetBytes(int64(len(in)))
 			for b.Loop() {
 				for _, err := range guide.NewDecoder().Events(bytes.NewReader(in)) {
-					if err != nil {
-						b.Fatal(err)
-					}
+					must.Do(b, err)
 				}
 			}
 		})

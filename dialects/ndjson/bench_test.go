@@ -8,14 +8,12 @@ import (
 	"testing"
 
 	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/internal/must"
 )
 
 // benchLines are the examples, and a request of 100 KB.
 func benchLines(b *testing.B) (lines [][]byte, size int64) {
-	text, err := os.ReadFile("testdata/examples.ndjson")
-	if err != nil {
-		b.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("testdata/examples.ndjson"))(b)
 	message := `{"role":"user","content":"` + strings.Repeat("some text of a session\\n", 40) + `"},`
 	request := `{"type":"otelagent.request_prepared","run":"r1","payload":{"model":"m","messages":[` +
 		strings.TrimSuffix(strings.Repeat(message, 100), ",") + `]}}`
@@ -53,9 +51,7 @@ func BenchmarkUnmarshal(b *testing.B) {
 				TS, Config, Args, Result, Output, Payload        json.RawMessage
 				CallID                                           string `json:"call_id"`
 			}
-			if err := json.Unmarshal(line, &v); err != nil {
-				b.Fatal(err)
-			}
+			must.Do(b, json.Unmarshal(line, &v))
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/ndjson"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/otelagent"
 )
 
@@ -23,14 +24,9 @@ func recorded(t *testing.T, name string, opts ...input.Settings) (*session.Sessi
 	t.Helper()
 	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent))
 	rec := event.NewRecorder(p.Tracer())
-	text, err := os.ReadFile(filepath.Join("testdata", "producers", name+".ndjson"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join("testdata", "producers", name+".ndjson")))(t)
 	for ev, err := range ndjson.NewDecoder(opts...).Events(bytes.NewReader(text)) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		rec.Record(context.Background(), ev)
 	}
 	rec.Close(context.Background())
@@ -38,26 +34,20 @@ func recorded(t *testing.T, name string, opts ...input.Settings) (*session.Sessi
 		t.Errorf("%d events lost", n)
 	}
 	blocks := p.Batch().Blocks
-	set, err := session.NewBlockSet(func(yield func(session.Block, error) bool) {
+	set := must.Get(session.NewBlockSet(func(yield func(session.Block, error) bool) {
 		for _, b := range blocks {
 			if !yield(b, nil) {
 				return
 			}
 		}
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	return p.Session(), set
 }
 
 // payloads are the requests as the lines of a fixture hold them.
 func payloads(t *testing.T, name string) (all []string) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("testdata", "producers", name+".ndjson"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join("testdata", "producers", name+".ndjson")))(t)
 	evs, _ := ndjson.ReadAll(string(text))
 	for _, ev := range evs {
 		if req, ok := ev.(*event.RequestPrepared); ok {
@@ -79,9 +69,7 @@ func TestProducers(t *testing.T) {
 				}
 			}
 			var text strings.Builder
-			if err := inspect.Text(&text, session.Tree{Session: s, Blocks: blocks}, inspect.Options{Width: 120}); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, inspect.Text(&text, session.Tree{Session: s, Blocks: blocks}, inspect.Options{Width: 120}))
 			ndjson.Golden(t, filepath.Join("testdata", "producers", name+".tree"), []byte(text.String()))
 
 			var got []string

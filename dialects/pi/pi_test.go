@@ -13,6 +13,7 @@ import (
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/pi"
 	"github.com/otelagent/otelagent/dialects/transcript"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
@@ -108,14 +109,9 @@ func countsOf(s *session.Session) counts {
 
 // TestExpected compares every sample with the counts that an independent script found in it.
 func TestExpected(t *testing.T) {
-	text, err := os.ReadFile("testdata/expected.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("testdata/expected.json"))(t)
 	var samples map[string]counts
-	if err := json.Unmarshal(text, &samples); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(text, &samples))
 	for file, want := range samples {
 		s := read(t, "testdata/"+file)[want.Session]
 		if s == nil {

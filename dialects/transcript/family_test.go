@@ -10,6 +10,7 @@ import (
 
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/transcript"
+	"github.com/otelagent/otelagent/internal/must"
 )
 
 // Of a file that is named, only its own folder and the files that may be its sub-agents are opened, also where the name
@@ -23,12 +24,8 @@ func TestFindNextToAFile(t *testing.T) {
 func findNextTo(t *testing.T, dir string) {
 	for _, name := range []string{"one.jsonl", "two.jsonl", "agent-1.jsonl", "one/agent-2.jsonl"} {
 		path := filepath.Join(dir, filepath.FromSlash(name))
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte("{}\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		must.Do(t, os.WriteFile(path, []byte("{}\n"), 0o600))
 	}
 	for pattern, want := range map[string][]string{
 		"":              {"one.jsonl", "one/agent-2.jsonl"},
@@ -37,10 +34,7 @@ func findNextTo(t *testing.T, dir string) {
 		var opened []string
 		l := transcript.Agent{NextTo: pattern, Names: regexp.MustCompile(`\.jsonl$`),
 			Head: func(path string, _ []byte, _ input.Outline) transcript.Head {
-				name, err := filepath.Rel(dir, path)
-				if err != nil {
-					t.Fatal(err)
-				}
+				name := must.Get(filepath.Rel(dir, path))(t)
 				opened = append(opened, filepath.ToSlash(name))
 				return transcript.Head{ID: path, Keys: []string{"session"}, Folder: strings.TrimSuffix(path, ".jsonl")}
 			}}
@@ -57,9 +51,7 @@ func TestFindBound(t *testing.T) {
 	defer transcript.SetMaxFiles(transcript.SetMaxFiles(2))
 	dir := t.TempDir()
 	for _, name := range []string{"1", "2", "3", "4"} {
-		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
 	}
 	families, problems := transcript.Find(transcript.Agent{Names: regexp.MustCompile(`[1-4]$`),
 		Head: func(path string, _ []byte, _ input.Outline) transcript.Head { return transcript.Head{ID: path} }}, dir)

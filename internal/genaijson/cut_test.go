@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/internal/rawjson"
 )
 
@@ -102,14 +103,9 @@ func TestCut(t *testing.T) {
 func golden(t *testing.T, file string, got []byte) {
 	t.Helper()
 	if *update {
-		if err := os.WriteFile(file, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, got, 0o644))
 	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(os.ReadFile(file))(t)
 	if d := cmp.Diff(string(want), string(got)); d != "" {
 		t.Errorf("-want +got:\n%s", d)
 	}

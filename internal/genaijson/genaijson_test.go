@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/otelagent/otelagent/internal/must"
 )
 
 // diff compares two JSON values, each an array, element by element and as they are spelled.
@@ -32,10 +34,7 @@ func appendMessages(dst []byte, messages [][]byte, bound int) []byte {
 // testdata/messages.golden each has its name, its spelling and that form in a line each. What fits is not cut.
 func TestAppendMessages(t *testing.T) {
 	const file = "testdata/messages.golden"
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(file))(t)
 	var got []byte
 	for entry := range slices.Chunk(strings.Split(strings.TrimSuffix(string(text), "\n\n"), "\n"), 4) {
 		in := []byte(entry[1])

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/internal/object"
 )
 
@@ -125,14 +126,9 @@ func TestGetters(t *testing.T) {
 	}
 	const golden = "testdata/getters.golden"
 	if *update {
-		if err := os.WriteFile(golden, []byte(got.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(golden, []byte(got.String()), 0o644))
 	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(os.ReadFile(golden))(t)
 	if diff := cmp.Diff(string(want), got.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -18,6 +18,7 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/internal/writer"
 )
 
@@ -146,9 +147,7 @@ func TestParse(t *testing.T) {
 	names, bodies = samples(t, ".request.")
 	for _, name := range names {
 		var body bytes.Buffer
-		if err := json.Compact(&body, bodies[name]); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Compact(&body, bodies[name]))
 		request(name, body.Bytes())
 	}
 	for _, body := range badRequests {
@@ -156,14 +155,9 @@ func TestParse(t *testing.T) {
 	}
 	const golden = "testdata/parse.golden"
 	if *update {
-		if err := os.WriteFile(golden, []byte(got.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(golden, []byte(got.String()), 0o644))
 	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(os.ReadFile(golden))(t)
 	if d := gocmp.Diff(string(want), got.String()); d != "" {
 		t.Errorf("-want +got:\n%s", d)
 	}

@@ -13,16 +13,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
 )
 
 // closedPort returns an address where nobody listens.
 func closedPort(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
 	return l.Addr().String()
 }
@@ -139,9 +137,7 @@ func TestQueueBoundWhenBlocking(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := p.Shutdown(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, p.Shutdown(t.Context()))
 		if s := p.Stats(); s.Lost() != 0 || s.Ended < 40 || most > 2_100_000 {
 			t.Errorf("stats %+v, largest request %d", s, most)
 		}

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -27,10 +28,7 @@ import (
 func connect(t *testing.T) (*receiver, sdktrace.SpanExporter) {
 	t.Helper()
 	r, addr := startGRPC(t)
-	e, err := otlptracegrpc.New(t.Context(), otlptracegrpc.WithInsecure(), otlptracegrpc.WithEndpoint(addr))
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(otlptracegrpc.New(t.Context(), otlptracegrpc.WithInsecure(), otlptracegrpc.WithEndpoint(addr)))(t)
 	return r, e
 }
 

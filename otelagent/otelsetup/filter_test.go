@@ -9,6 +9,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
 	"github.com/otelagent/otelagent/spans"
@@ -69,9 +70,7 @@ func TestFilters(t *testing.T) {
 			e := tracetest.NewInMemoryExporter()
 			p, err := otelsetup.Setup(t.Context(), append(tt.opts, otelsetup.WithExporter(e), otelsetup.WithoutMetrics(),
 				otelsetup.WithoutGlobal(), otelsetup.WithSampler(sdktrace.AlwaysSample()))...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			framework(p.TracerProvider().TracerProvider,
 				otelagent.NewTracer(otelagent.WithTracerProvider(p.TracerProvider())))
 			if err := p.ForceFlush(t.Context()); err != nil {

@@ -18,6 +18,7 @@ import (
 	metricpb "go.opentelemetry.io/proto/otlp/metrics/v1"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
 	"github.com/otelagent/otelagent/spans"
@@ -58,10 +59,7 @@ func (r *metricsReceiver) start(t *testing.T) (url string) {
 // setup calls Setup with these options and WithoutGlobal.
 func setup(t *testing.T, opts ...otelsetup.Option) *otelsetup.Providers {
 	t.Helper()
-	p, err := otelsetup.Setup(t.Context(), append(opts, otelsetup.WithoutGlobal())...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(otelsetup.Setup(t.Context(), append(opts, otelsetup.WithoutGlobal())...))(t)
 	t.Cleanup(func() { _ = p.Shutdown(context.Background()) })
 	return p
 }
@@ -268,10 +266,7 @@ func TestMetricsOfTheHostStay(t *testing.T) {
 	}()
 	host := sdkmetric.NewMeterProvider()
 	otel.SetMeterProvider(host)
-	p, err := otelsetup.Setup(t.Context(), otelsetup.WithExporter(otelsetup.NewFuncExporter(away)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(otelsetup.Setup(t.Context(), otelsetup.WithExporter(otelsetup.NewFuncExporter(away))))(t)
 	if otel.GetMeterProvider() != any(host) || otel.GetTracerProvider() != any(p.TracerProvider()) {
 		t.Error("the global providers are others")
 	}
@@ -285,9 +280,7 @@ func TestLostSpansAreMeasured(t *testing.T) {
 	oneTurn(p)
 	_ = p.ForceFlush(t.Context())
 	var all metricdata.ResourceMetrics
-	if err := reader.Collect(t.Context(), &all); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, reader.Collect(t.Context(), &all))
 	lost := int64(0)
 	for _, s := range all.ScopeMetrics {
 		for _, m := range s.Metrics {

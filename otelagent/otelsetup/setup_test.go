@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
@@ -131,10 +132,7 @@ func bodiesOf(req *coltracepb.ExportTraceServiceRequest) (list []string) {
 
 func startGRPC(t *testing.T) (*receiver, string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	r, s := &receiver{}, grpc.NewServer()
 	coltracepb.RegisterTraceServiceServer(s, r)
 	done := make(chan struct{})
@@ -207,9 +205,7 @@ func TestSetupSends(t *testing.T) {
 			record(t, p, runs)
 			recordBodies(p, large, 3_600_000)
 			for range 2 { // the second time it does nothing
-				if err := p.Shutdown(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, p.Shutdown(t.Context()))
 			}
 			n := 0
 			for _, req := range r.requests {
@@ -264,11 +260,8 @@ func TestSetupErrors(t *testing.T) {
 func TestLongQueue(t *testing.T) {
 	t.Setenv("OTEL_BSP_MAX_QUEUE_SIZE", fmt.Sprint(math.MaxInt))
 	for _, n := range []int{0, math.MaxInt} {
-		p, err := otelsetup.Setup(t.Context(), otelsetup.WithMaxQueue(n, 0), otelsetup.WithoutGlobal(),
-			otelsetup.WithExporter(otelsetup.NewFuncExporter(func(context.Context, []byte) error { return nil })))
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must.Get(otelsetup.Setup(t.Context(), otelsetup.WithMaxQueue(n, 0), otelsetup.WithoutGlobal(),
+			otelsetup.WithExporter(otelsetup.NewFuncExporter(func(context.Context, []byte) error { return nil }))))(t)
 		record(t, p, 1)
 		if err := p.Shutdown(t.Context()); err != nil || p.Stats().Lost() != 0 {
 			t.Errorf("%v, %+v", err, p.Stats())
@@ -297,11 +290,8 @@ func TestDisabled(t *testing.T) {
 // A Shutdown without any time releases everything too: the batcher, the senders of copies and metrics, connections.
 func TestShutdownWithoutTime(t *testing.T) {
 	before := goleak.IgnoreCurrent()
-	p, err := otelsetup.Setup(t.Context(), otelsetup.WithEndpoint("http://127.0.0.1:1"),
-		otelsetup.WithProtocol(otelsetup.GRPC), otelsetup.WithoutGlobal(), otelsetup.WithLive(0))
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(otelsetup.Setup(t.Context(), otelsetup.WithEndpoint("http://127.0.0.1:1"),
+		otelsetup.WithProtocol(otelsetup.GRPC), otelsetup.WithoutGlobal(), otelsetup.WithLive(0)))(t)
 	_, span := p.TracerProvider().Tracer("t").Start(t.Context(), "s")
 	span.End()
 	over, cancel := context.WithCancel(t.Context())
@@ -330,9 +320,7 @@ func TestLargeBodiesStayWhole(t *testing.T) {
 		writer.Note(run, "n", nil, writer.Moment{})
 	}
 	run.End(writer.RunResult{})
-	if err := p.Shutdown(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Shutdown(t.Context()))
 	events := w.spans[0].Events()
 	if n := len(events); n != 11 {
 		t.Fatalf("%d events, want 11", n)

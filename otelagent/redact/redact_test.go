@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -35,10 +36,7 @@ func rulesOf(t testing.TB, rules string) *Rules {
 		}
 		c.Rules = append(c.Rules, r)
 	}
-	r, err := New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(New(c))(t)
 	return r
 }
 

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/otelagent/otelagent/internal/must"
 )
 
 func TestNewErrors(t *testing.T) {
@@ -55,10 +57,7 @@ func TestKeys(t *testing.T) {
 
 // TestDocument holds that the reference names everything.
 func TestDocument(t *testing.T) {
-	text, err := os.ReadFile("../../docs/redaction.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../../docs/redaction.md"))(t)
 	words := slices.Clone(places)
 	for _, p := range provenances {
 		words = append(words, string(p))

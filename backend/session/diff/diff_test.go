@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -25,10 +26,7 @@ func store(t *Target, body, provenance string) *session.Refs {
 
 func compare(t *testing.T, a, b Target) *Diff {
 	t.Helper()
-	d, err := Compare(a, b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(Compare(a, b))(t)
 	return d
 }
 

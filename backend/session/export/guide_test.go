@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -29,12 +30,8 @@ func TestGuideRecipes(t *testing.T) {
 	}
 	parent, m := recordedRun()
 	var lines, document bytes.Buffer
-	if _, err := JSONL(&lines, session.Tree{Session: parent, Blocks: &m.blocks}, Options{}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := JSON(&document, session.Tree{Session: parent, Blocks: &m.blocks}, Options{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(JSONL(&lines, session.Tree{Session: parent, Blocks: &m.blocks}, Options{}))(t)
+	must.Get(JSON(&document, session.Tree{Session: parent, Blocks: &m.blocks}, Options{}))(t)
 	run := func(input []byte, args ...string) string {
 		c := exec.CommandContext(t.Context(), jq, args...)
 		c.Stdin = bytes.NewReader(input)
@@ -172,9 +169,7 @@ func TestGuideHasDefectsOfUtilityTurns(t *testing.T) {
 	turn.Defects = append(turn.Defects, session.Defect{Code: spans.DefectToolCallMissing, Detail: "0 of 1 arrived"})
 	turn.Permissions = append(turn.Permissions, &session.Permission{Tool: "probe", Action: spans.ActionDeny})
 	var out bytes.Buffer
-	if _, err := JSONL(&out, session.Tree{Session: s, Blocks: &m.blocks}, Options{Partial: true}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(JSONL(&out, session.Tree{Session: s, Blocks: &m.blocks}, Options{Partial: true}))(t)
 	for _, want := range []string{`"tool":"probe","action":"deny"`, `"code":"tool_call_missing"`} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %s in %s", want, out.String())
@@ -281,10 +276,7 @@ func TestInputOfOtherPrograms(t *testing.T) {
 // rowsOf returns the rows of a session in the guide's tables.
 func rowsOf(t *testing.T, tree session.Tree) iter.Seq[Row] {
 	t.Helper()
-	g, err := NewGuide(tree, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := must.Get(NewGuide(tree, Options{}))(t)
 	return g.Rows()
 }
 
@@ -317,9 +309,7 @@ func TestCallsOfOtherPrograms(t *testing.T) {
 		t.Errorf("%v, want %s", got, want)
 	}
 	var ledger bytes.Buffer
-	if _, err := PhiCore(&ledger, tree, Options{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(PhiCore(&ledger, tree, Options{}))(t)
 	for _, id := range []string{"1", "2", "3"} {
 		if strings.Count(ledger.String(), `"toolCallId": "`+id+`"`) != 3 { // of the run, of the turn, and its input
 			t.Errorf("call %s: %s", id, ledger.String())

@@ -15,6 +15,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/internal/must"
 )
 
 // What tests of this folder share, those of the package itself and those that look at it from outside.
@@ -38,17 +39,10 @@ func Golden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	name = filepath.Join("testdata", "guide", name)
 	if *update {
-		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(name, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Dir(name), 0o755))
+		must.Do(t, os.WriteFile(name, got, 0o644))
 	}
-	want, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(os.ReadFile(name))(t)
 	if d := gocmp.Diff(strings.Split(string(want), "\n"), strings.Split(string(got), "\n")); d != "" {
 		t.Errorf("%s: -want +got:\n%s", name, d)
 	}
@@ -65,9 +59,7 @@ func LinesOf(t *testing.T, raw []byte) []Line {
 	var l []Line
 	for text := range bytes.Lines(raw) {
 		var x Line
-		if err := json.Unmarshal(text, &x); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(text, &x))
 		l = append(l, x)
 	}
 	return l
@@ -128,10 +120,7 @@ func CheckOrder(t *testing.T, l []Line) {
 
 func CheckSums(t *testing.T, s *session.Session, raw []byte) {
 	t.Helper()
-	records, err := csv.NewReader(bytes.NewReader(raw)).ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
+	records := must.Get(csv.NewReader(bytes.NewReader(raw)).ReadAll())(t)
 	if d := gocmp.Diff(csvHeader, records[0]); d != "" {
 		t.Error(d)
 	}
@@ -139,10 +128,7 @@ func CheckSums(t *testing.T, s *session.Session, raw []byte) {
 	for _, r := range records[1:] {
 		for i := range sum {
 			if r[9+i] != "" {
-				n, err := strconv.ParseInt(r[9+i], 10, 64)
-				if err != nil {
-					t.Fatal(err)
-				}
+				n := must.Get(strconv.ParseInt(r[9+i], 10, 64))(t)
 				sum[i] += n
 			}
 		}

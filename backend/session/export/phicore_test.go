@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -155,9 +156,7 @@ func TestPhiCoreForeignWords(t *testing.T) {
 	if !errors.As(err, &refused) || out.Len() > 0 {
 		t.Fatalf("err %v, %d bytes written", err, out.Len())
 	}
-	if _, err := PhiCore(&out, session.Tree{Session: s, Blocks: &m.blocks}, Options{Partial: true}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(PhiCore(&out, session.Tree{Session: s, Blocks: &m.blocks}, Options{Partial: true}))(t)
 	for _, word := range []string{"weird", "cron"} {
 		named := func(m Missing) bool { return strings.Contains(m.What, `"`+word+`" is no word of phi-core`) }
 		if !slices.ContainsFunc(missing, named) {

@@ -17,6 +17,7 @@ import (
 	"github.com/otelagent/otelagent/backend/session/export"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/guide"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 )
@@ -91,10 +92,7 @@ func TestFurtherRowsComeBack(t *testing.T) {
 	if d := gocmp.Diff(string(file), string(s.Write(t, export.JSONL, export.Options{}))); d != "" {
 		t.Errorf("-want +got:\n%s", d)
 	}
-	g, err := export.NewGuide(s.Tree, export.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := must.Get(export.NewGuide(s.Tree, export.Options{}))(t)
 	var rows []export.Row
 	for r := range g.Rows() {
 		rows = append(rows, r)

@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -77,9 +78,7 @@ func TestLimitAttribute(t *testing.T) {
 	long := strings.Repeat("é", 300)
 	s.Attributes().PutStr("long", "x"+long)
 	putSlice(s.Attributes(), "list", long[:200], long[:200])
-	if err := s.Attributes().PutEmptyMap("map").FromRaw(map[string]any{"k": long}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Attributes().PutEmptyMap("map").FromRaw(map[string]any{"k": long}))
 	s.Attributes().PutStr("session.id", strings.Repeat("i", maxID))
 	for _, n := range []int{300, 1} { // up to 256 bytes always stay
 		batch, report := Decode(td, WithLimits(Limits{Attribute: n}))

@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -53,10 +54,8 @@ func TestDecode(t *testing.T) {
 	s.Attributes().PutStr("otelagent.known", "closed")
 	putSlice(s.Attributes(), "list", "a", "b")
 	putSlice(s.Attributes(), "mixed", "a", 1, 2.5, nil, true, []byte("x"))
-	if err := s.Attributes().PutEmptyMap("map").FromRaw(map[string]any{"b": 1,
-		"a": map[string]any{"<": "\"\xff"}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Attributes().PutEmptyMap("map").FromRaw(map[string]any{"b": 1,
+		"a": map[string]any{"<": "\"\xff"}}))
 
 	e := s.Events().AppendEmpty()
 	e.SetName(spans.EventBlocks)
@@ -258,9 +257,7 @@ func TestDecodeIsLenient(t *testing.T) {
 	s.Attributes().PutStr("dup1", "first")
 	s.Attributes().PutStr("dup2", "last")
 	b, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(td)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	batch, _, err = DecodeProto(bytes.Replace(b, []byte("dup2"), []byte("dup1"), 1))
 	if err != nil || len(batch.Rows) != 1 || batch.Rows[0].RunStart != 1000 || batch.Rows[0].Turn != session.NoTurn ||
 		batch.Rows[0].Attr("dup1").Str() != "last" {
@@ -277,9 +274,7 @@ func TestDecodeBounds(t *testing.T) {
 	raw[strings.Repeat("k", 300)] = "long key"
 	raw["gen_ai.response.model"] = strings.Repeat("é", maxValue)
 	raw["gen_ai.response.id"] = map[string]any{"x": strings.Repeat("x", maxValue)}
-	if err := s.Attributes().FromRaw(raw); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Attributes().FromRaw(raw))
 	deep := s.Attributes().PutEmptySlice("otelagent.group.members")
 	for range 1000 {
 		deep = deep.AppendEmpty().SetEmptySlice()
@@ -309,10 +304,7 @@ func TestDecodeBounds(t *testing.T) {
 
 func FuzzDecode(f *testing.F) {
 	seed := func(td ptrace.Traces) {
-		b, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(td)
-		if err != nil {
-			f.Fatal(err)
-		}
+		b := must.Get((&ptrace.ProtoMarshaler{}).MarshalTraces(td))(f)
 		f.Add(b)
 	}
 	td, s := one()

@@ -7,6 +7,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelagent/otelagent/backend/otlpbounds"
+	"github.com/otelagent/otelagent/internal/must"
 )
 
 // unknownSpans returns spans with 16 attributes that no source describes.
@@ -44,10 +45,7 @@ func TestSkipAllocatesNothing(t *testing.T) {
 // BenchmarkSkip measures such spans from OTLP on; floor only decodes them, as a receiver does that skips all.
 func BenchmarkSkip(b *testing.B) {
 	var m ptrace.ProtoMarshaler
-	raw, err := m.MarshalTraces(unknownSpans(512))
-	if err != nil {
-		b.Fatal(err)
-	}
+	raw := must.Get(m.MarshalTraces(unknownSpans(512)))(b)
 	b.Run("spans", func(b *testing.B) {
 		for b.Loop() {
 			if _, r, err := DecodeProto(raw); r.Foreign != 512 || err != nil {
@@ -58,9 +56,7 @@ func BenchmarkSkip(b *testing.B) {
 	b.Run("floor", func(b *testing.B) {
 		var u ptrace.ProtoUnmarshaler
 		for b.Loop() {
-			if err := otlpbounds.Check(raw); err != nil {
-				b.Fatal(err)
-			}
+			must.Do(b, otlpbounds.Check(raw))
 			if _, err := u.UnmarshalTraces(raw); err != nil {
 				b.Fatal(err)
 			}

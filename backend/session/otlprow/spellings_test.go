@@ -12,6 +12,7 @@ import (
 	"github.com/otelagent/otelagent/backend/foreign"
 	"github.com/otelagent/otelagent/backend/message"
 	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/internal/must"
 )
 
 const conventional = `[{"role":"system","parts":[{"type":"text","content":"Be brief."}]},` +
@@ -21,9 +22,7 @@ const conventional = `[{"role":"system","parts":[{"type":"text","content":"Be br
 // and without its attributes, and as a log record: each gives the same turn.
 func TestSpellingsOfMessages(t *testing.T) {
 	var structured any
-	if err := json.Unmarshal([]byte(conventional), &structured); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(conventional), &structured))
 	details := func(value any) func(ptrace.Span, plog.LogRecord) {
 		return func(_ ptrace.Span, r plog.LogRecord) {
 			r.SetEventName("gen_ai.client.inference.operation.details")

@@ -10,6 +10,7 @@ import (
 	"github.com/otelagent/otelagent/backend/foreign"
 	"github.com/otelagent/otelagent/backend/message"
 	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/internal/must"
 )
 
 // Messages that are spread over keys, as OpenInference and older Traceloop write them, are those of the request and of
@@ -46,9 +47,7 @@ func TestSpreadMessages(t *testing.T) {
 			s.SetSpanID(pcommon.SpanID{1})
 			s.SetStartTimestamp(1e18)
 			s.SetEndTimestamp(1e18 + 1)
-			if err := s.Attributes().FromRaw(attrs); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, s.Attributes().FromRaw(attrs))
 			b, _ := Decode(td)
 			if len(b.Rows) != 1 {
 				t.Fatalf("%d rows", len(b.Rows))

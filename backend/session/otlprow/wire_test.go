@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -106,10 +107,7 @@ func TestRecordsOfThisFormat(t *testing.T) {
 }
 
 func FuzzDecodeLogs(f *testing.F) {
-	b, err := (&plog.ProtoMarshaler{}).MarshalLogs(oneRecord())
-	if err != nil {
-		f.Fatal(err)
-	}
+	b := must.Get((&plog.ProtoMarshaler{}).MarshalLogs(oneRecord()))(f)
 	f.Add(b)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		ld, err := (&plog.ProtoUnmarshaler{}).UnmarshalLogs(b)

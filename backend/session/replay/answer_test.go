@@ -10,6 +10,7 @@ import (
 
 	"github.com/otelagent/otelagent/backend/message"
 	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -42,10 +43,7 @@ func TestNewAnswer(t *testing.T) {
 			Calls: call("call_9", `{"path":"src/lib.rs"}`), StopReason: "completed", Usage: &usage},
 	}
 	for form, want := range want {
-		raw, err := os.ReadFile(filepath.Join("testdata", "answers", string(form)+".json"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := must.Get(os.ReadFile(filepath.Join("testdata", "answers", string(form)+".json")))(t)
 		got := reply(t, raw)
 		for i := range got.Calls { // blanks do not matter
 			got.Calls[i].Args = session.RawJSON(strings.Join(strings.Fields(string(got.Calls[i].Args)), ""))
@@ -151,10 +149,7 @@ func FuzzNewAnswer(f *testing.F) {
 		f.Fatal(files, err)
 	}
 	for _, file := range files {
-		raw, err := os.ReadFile(file)
-		if err != nil {
-			f.Fatal(err)
-		}
+		raw := must.Get(os.ReadFile(file))(f)
 		f.Add(raw)
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/otelagent/otelagent/backend/message"
 	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -109,10 +110,7 @@ func TestEndpoint(t *testing.T) {
 		{message.OpenAIResponses, "https://api.openai.com/v1", "https://api.openai.com/v1/responses"},
 		{AsSent, "https://x.example/any", "https://x.example/any"},
 	} {
-		u, err := url.Parse(tt.base)
-		if err != nil {
-			t.Fatal(err)
-		}
+		u := must.Get(url.Parse(tt.base))(t)
 		if got := Endpoint(tt.form, u).String(); got != tt.want {
 			t.Errorf("%s at %s: %s, want %s", tt.form, tt.base, got, tt.want)
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/otelagent/otelagent/backend/message"
 	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/internal/object"
 )
 
@@ -49,14 +50,9 @@ func golden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	file := filepath.Join("testdata", "golden", name)
 	if *update {
-		if err := os.WriteFile(file, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, got, 0o644))
 	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(os.ReadFile(file))(t)
 	if d := cmp.Diff(string(want), string(got)); d != "" {
 		t.Errorf("%s: -want +got:\n%s", name, d)
 	}
@@ -96,10 +92,8 @@ func TestConvert(t *testing.T) {
 			}
 			golden(t, name+"."+string(form)+".txt", text.Bytes())
 			if *bodies != "" {
-				if err := os.WriteFile(filepath.Join(*bodies, name+"."+string(form)+".json"), b.Bytes,
-					0o644); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, os.WriteFile(filepath.Join(*bodies, name+"."+string(form)+".json"), b.Bytes,
+					0o644))
 			}
 		}
 	}
@@ -109,10 +103,7 @@ func TestConvert(t *testing.T) {
 func TestReplace(t *testing.T) {
 	system, empty := "Be <brief>.", ""
 	for name, payload := range requests(t) {
-		was, err := message.ReadRequest(payload)
-		if err != nil {
-			t.Fatal(err)
-		}
+		was := must.Get(message.ReadRequest(payload))(t)
 		for _, api := range wire {
 			b, err := Convert(payload, Options{API: api, Model: "other-model", System: &system, Whole: true})
 			if err != nil {
@@ -178,9 +169,7 @@ func TestFallback(t *testing.T) {
 		Temperature: &temperature}}
 	b, err := Convert([]byte(`{"system":[{"type":"text","content":"s"}],"messages":[{"role":"user",`+
 		`"parts":[{"type":"text","content":"hi"}]}]}`), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	want := `{"model":"m","messages":[{"role":"system","content":"s"},{"role":"user","content":"hi"}],` +
 		`"max_completion_tokens":77,"temperature":0.25,"reasoning_effort":"low"}`
 	if string(b.Bytes) != want || len(b.Notes) != 4 {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/store/storetest"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -52,9 +53,7 @@ func BenchmarkPut(b *testing.B) {
 				b.StopTimer()
 				batch := benchBatches(n, bodies)
 				b.StartTimer()
-				if err := s.Put(b.Context(), batch); err != nil {
-					b.Fatal(err)
-				}
+				must.Do(b, s.Put(b.Context(), batch))
 			}
 			report(b)
 		})
@@ -65,26 +64,20 @@ func BenchmarkPut(b *testing.B) {
 				plain := table{name: "bare_" + t.name, columns: t.columns, order: t.order, granularity: t.granularity,
 					shard: t.shard}
 				for _, sql := range s.layout.create(&plain) {
-					if err := s.client.exec(b.Context(), sql); err != nil {
-						b.Fatal(err)
-					}
+					must.Do(b, s.client.exec(b.Context(), sql))
 				}
 				bare[t] = s.layout.into(&plain)
 			}
 			w := &putter{writer: 1 << 62}
 			for n := 0; b.Loop(); n++ {
 				b.StopTimer()
-				if err := w.encode(benchBatches(n, bodies), s.clock()); err != nil {
-					b.Fatal(err)
-				}
+				must.Do(b, w.encode(benchBatches(n, bodies), s.clock()))
 				b.StartTimer()
 				for t, rows := range map[*table][]byte{&blockTable: w.blocks, &rowTable: w.rows} {
 					if len(rows) == 0 {
 						continue
 					}
-					if err := s.client.insert(b.Context(), bare[t], rows, fmt.Sprint(t.name, n)); err != nil {
-						b.Fatal(err)
-					}
+					must.Do(b, s.client.insert(b.Context(), bare[t], rows, fmt.Sprint(t.name, n)))
 				}
 			}
 			report(b)
@@ -98,10 +91,7 @@ func report(b *testing.B) {
 
 func benchOpen(b *testing.B) *Store {
 	b.Helper()
-	s, err := Open(b.Context(), missing(b))
-	if err != nil {
-		b.Fatal(err)
-	}
+	s := must.Get(Open(b.Context(), missing(b)))(b)
 	b.Cleanup(func() { _ = s.Close() })
 	return s
 }

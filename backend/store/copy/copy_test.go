@@ -20,6 +20,7 @@ import (
 	"github.com/otelagent/otelagent/backend/store/project"
 	"github.com/otelagent/otelagent/backend/store/sqlitestore"
 	"github.com/otelagent/otelagent/backend/store/storetest"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -27,10 +28,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func openSQLite(t *testing.T) store.Store {
 	t.Helper()
-	st, err := sqlitestore.Open(t.Context(), filepath.Join(t.TempDir(), "s.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	st := must.Get(sqlitestore.Open(t.Context(), filepath.Join(t.TempDir(), "s.db")))(t)
 	t.Cleanup(func() { _ = st.Close() })
 	return st
 }
@@ -71,9 +69,7 @@ func contentOf(k session.Key, rows int) session.Batch {
 
 func put(t *testing.T, st store.Store, b session.Batch) {
 	t.Helper()
-	if err := st.Put(t.Context(), b); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, st.Put(t.Context(), b))
 }
 
 // fill puts four sessions of two owners.
@@ -83,9 +79,7 @@ func fill(t *testing.T, st store.Store) {
 		put(t, st, contentOf(k, rows))
 	}
 	put(t, st, session.Batch{Rows: []session.Row{storetest.Row(bare, 1)}})
-	if err := project.Refresh(t.Context(), st); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, project.Refresh(t.Context(), st))
 }
 
 // held is all that a store holds, in a form to compare.
@@ -100,9 +94,7 @@ func contents(t *testing.T, st store.Store) held {
 	t.Helper()
 	h := held{map[string]string{}, map[string]session.Block{}, nil, 0}
 	ok := func(err error) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 	}
 	for tenant, err := range st.Tenants(t.Context()) {
 		ok(err)
@@ -195,9 +187,7 @@ func TestCopy(t *testing.T) {
 				src, dst := openSrc(t), &watched{Store: openDst(t)}
 				fill(t, src)
 				res, err := storecopy.Run(t.Context(), src, dst, storecopy.Options{})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, err)
 				if res.Bytes < 700*10 {
 					t.Errorf("%d bytes", res.Bytes)
 				}
@@ -235,9 +225,7 @@ func TestSelected(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			src, dst := openMemory(t), openMemory(t)
 			fill(t, src)
-			if _, err := storecopy.Run(t.Context(), src, dst, test.o); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(storecopy.Run(t.Context(), src, dst, test.o))(t)
 			var got []string
 			for _, s := range contents(t, dst).Summaries {
 				got = append(got, s.Tenant+"/"+s.ID)
@@ -258,9 +246,7 @@ func giant(t *testing.T) store.Store {
 	for n := range 16 {
 		put(t, src, session.Batch{Blocks: []session.Block{storetest.Block(session.Key{ID: "giant"}, fmt.Sprint(n, body))}})
 	}
-	if err := project.Refresh(t.Context(), src); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, project.Refresh(t.Context(), src))
 	return src
 }
 
@@ -316,9 +302,7 @@ func TestInterruptedAndResumed(t *testing.T) {
 func TestChangedSource(t *testing.T) {
 	src, dst := openSQLite(t), openSQLite(t)
 	fill(t, src)
-	if _, err := storecopy.Run(t.Context(), src, dst, storecopy.Options{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(storecopy.Run(t.Context(), src, dst, storecopy.Options{}))(t)
 	closed := storetest.Row(big, 4) // was live
 	put(t, src, session.Batch{Rows: []session.Row{closed}, Blocks: []session.Block{
 		storetest.Block(small, "a text that was too long"), // whole now
@@ -326,9 +310,7 @@ func TestChangedSource(t *testing.T) {
 	}})
 	fresh := session.Key{Tenant: "new", ID: "s"}
 	put(t, src, session.Batch{Rows: []session.Row{storetest.Row(fresh, 1)}})
-	if err := project.Refresh(t.Context(), src); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, project.Refresh(t.Context(), src))
 	res, err := storecopy.Run(t.Context(), src, dst, storecopy.Options{})
 	res.Bytes = 0
 	if diff := cmp.Diff(storecopy.Result{Sessions: 5, Copied: 4, Same: 1, Rows: 2, Blocks: 2},
@@ -338,12 +320,8 @@ func TestChangedSource(t *testing.T) {
 	equal(t, src, dst)
 
 	// What the destination had stays, also what was deleted from the source since.
-	if err := store.Delete(t.Context(), src, fresh); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := storecopy.Run(t.Context(), src, dst, storecopy.Options{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, store.Delete(t.Context(), src, fresh))
+	must.Get(storecopy.Run(t.Context(), src, dst, storecopy.Options{}))(t)
 	if _, err := dst.Revision(t.Context(), fresh); err != nil {
 		t.Error(err)
 	}
@@ -361,10 +339,7 @@ func TestWrittenMeanwhile(t *testing.T) {
 				put(t, src.Store, session.Batch{Rows: []session.Row{storetest.Row(small, n)}})
 			}
 		}
-		res, err := storecopy.Run(t.Context(), src, dst, storecopy.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := must.Get(storecopy.Run(t.Context(), src, dst, storecopy.Options{}))(t)
 		src.blocks = nil
 		if times == 1 {
 			if len(res.Moving) > 0 {
@@ -373,12 +348,8 @@ func TestWrittenMeanwhile(t *testing.T) {
 		} else if diff := cmp.Diff([]session.Key{small}, res.Moving); diff != "" {
 			t.Errorf("%+v\n%s", res, diff)
 		}
-		if _, err := storecopy.Run(t.Context(), src, dst, storecopy.Options{}); err != nil {
-			t.Fatal(err)
-		}
-		if err := project.Refresh(t.Context(), src); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(storecopy.Run(t.Context(), src, dst, storecopy.Options{}))(t)
+		must.Do(t, project.Refresh(t.Context(), src))
 		equal(t, src, dst)
 	}
 }
@@ -392,9 +363,7 @@ func TestCountedOnce(t *testing.T) {
 	}{{small, 4, 0, 0}, {other, 2, 1, 1}} {
 		src, dst := &watched{Store: openMemory(t)}, openMemory(t)
 		fill(t, src)
-		if _, err := storecopy.Run(t.Context(), src, dst, storecopy.Options{Sessions: []session.Key{small}}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(storecopy.Run(t.Context(), src, dst, storecopy.Options{Sessions: []session.Key{small}}))(t)
 		read := 0
 		src.blocks = func(k session.Key) {
 			if k != c.k {

@@ -15,6 +15,7 @@ import (
 	"github.com/otelagent/otelagent/backend/store/memstore"
 	"github.com/otelagent/otelagent/backend/store/project"
 	"github.com/otelagent/otelagent/backend/store/reader"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -42,9 +43,7 @@ func span(n, parent byte, operation, conversation string) session.Row {
 
 func put(t *testing.T, st store.Store, rows ...session.Row) {
 	t.Helper()
-	if err := st.Put(t.Context(), session.Batch{Rows: rows}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, st.Put(t.Context(), session.Batch{Rows: rows}))
 }
 
 // A record that names no session changes the revision of the one that it belongs to: pages and watchers notice it.
@@ -53,18 +52,12 @@ func TestRevision(t *testing.T) {
 	k := session.Key{ID: "c"}
 	put(t, st, span(1, 0, "invoke_agent", "c"), span(2, 1, "chat", "c"))
 	tree := func() *session.Session {
-		s, err := mapped.Tree(t.Context(), st, k)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(mapped.Tree(t.Context(), st, k))(t)
 		return s
 	}
 	before := tree()
 	at := func() int64 {
-		r, err := mapped.Revision(t.Context(), st, k, before.Links)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(mapped.Revision(t.Context(), st, k, before.Links))(t)
 		return int64(r)
 	}
 	if at() != before.Links.Revision {
@@ -87,25 +80,19 @@ func TestRevision(t *testing.T) {
 func TestNameOfOneCall(t *testing.T) {
 	st := memstore.New()
 	put(t, st, span(1, 0, "invoke_agent", ""), span(2, 1, "chat", "once"), span(3, 1, "chat", ""))
-	if err := project.Refresh(t.Context(), st); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, project.Refresh(t.Context(), st))
 	trace := foreign.TraceSession(session.TraceID{1})
 	for range 2 {
 		var ids []string
 		for s, err := range st.Sessions(t.Context(), store.Query{}) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			ids = append(ids, s.ID)
 		}
 		if !slices.Equal(ids, []string{trace}) {
 			t.Errorf("sessions %q", ids)
 		}
 		for _, id := range []string{"once", trace} { // in any order, and again
-			if err := project.Session(t.Context(), st, session.Key{ID: id}); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, project.Session(t.Context(), st, session.Key{ID: id}))
 		}
 	}
 	s, err := mapped.Tree(t.Context(), st, session.Key{ID: trace})
@@ -120,10 +107,7 @@ func TestNamesOfOneCallEach(t *testing.T) {
 	put(t, st, span(1, 0, "chat", "a"), span(2, 0, "chat", "b"))
 	turns := 0
 	for _, id := range []string{"a", "b"} {
-		s, err := mapped.Tree(t.Context(), st, session.Key{ID: id})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(mapped.Tree(t.Context(), st, session.Key{ID: id}))(t)
 		for _, r := range s.Runs {
 			turns += len(r.Turns)
 		}
@@ -138,24 +122,15 @@ func TestNewRules(t *testing.T) {
 	st := memstore.New()
 	k := session.Key{ID: "c"}
 	put(t, st, span(1, 0, "invoke_agent", "c"), span(2, 1, "chat", "c"))
-	if err := project.Refresh(t.Context(), st); err != nil {
-		t.Fatal(err)
-	}
-	mark, err := st.Revision(t.Context(), k)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, project.Refresh(t.Context(), st))
+	mark := must.Get(st.Revision(t.Context(), k))(t)
 	old := session.Summary{Key: k, Mapped: "old", Turns: 7}
-	if err := st.SetSummary(t.Context(), k, store.SummaryUpdate{Revision: mark, Summary: old}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, st.SetSummary(t.Context(), k, store.SummaryUpdate{Revision: mark, Summary: old}))
 	w := project.NewWorker(st, func(err error) { t.Error(err) })
 	defer func() { _ = w.Close(context.Background()) }()
 	for deadline := time.Now().Add(30 * time.Second); old.Mapped == "old"; time.Sleep(10 * time.Millisecond) {
 		for s, err := range st.Sessions(t.Context(), store.Query{}) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			old = s
 		}
 		if time.Now().After(deadline) {
@@ -175,9 +150,7 @@ func TestSpanOfPart(t *testing.T) {
 	plumbing.Trace = session.TraceID{2}
 	plumbing.Session.ID = foreign.TraceSession(plumbing.Trace)
 	put(t, st, plumbing)
-	if err := project.Refresh(t.Context(), st); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, project.Refresh(t.Context(), st))
 	rd := &reader.Reader{Store: st}
 	for _, ref := range []string{session.SpanID{2}.String(), session.SpanID{3}.String(), session.TraceID{1}.String()} {
 		if got, err := rd.Resolve(t.Context(), ref); got != (session.Key{ID: "c"}) {

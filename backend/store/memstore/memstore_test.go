@@ -9,6 +9,7 @@ import (
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/memstore"
 	"github.com/otelagent/otelagent/backend/store/storetest"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -26,9 +27,7 @@ func TestSize(t *testing.T) {
 		{Rows: []session.Row{live}, Blocks: []session.Block{cut}},
 		{Rows: []session.Row{row, live}, Blocks: []session.Block{block, cut}},
 	} {
-		if err := s.Put(t.Context(), b); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Put(t.Context(), b))
 		want := int64(len(b.Rows[0].AppendCanonical(nil)) + len(b.Blocks[0].Body))
 		for _, size := range []func() (int64, error){
 			func() (int64, error) { return s.Size(t.Context(), session.Key{}) },

@@ -17,6 +17,7 @@ import (
 	"github.com/otelagent/otelagent/backend/session/export"
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/memstore"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -54,9 +55,7 @@ func (r *recorder) SetSummary(ctx context.Context, k session.Key, p store.Summar
 func put(t *testing.T, st store.Store, rows ...session.Row) session.Batch {
 	t.Helper()
 	b := session.Batch{Rows: rows}
-	if err := st.Put(t.Context(), b); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, st.Put(t.Context(), b))
 	return b
 }
 
@@ -64,9 +63,7 @@ func dirty(t *testing.T, st store.Store) int {
 	t.Helper()
 	n := 0
 	for _, err := range st.Sessions(t.Context(), store.Query{AllTenants: true, Stale: true}) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		n++
 	}
 	return n
@@ -256,9 +253,7 @@ func TestSpawned(t *testing.T) {
 		time.Sleep(time.Hour)
 		st.want(t, "an hour later", 3)
 		st.stale = nil
-		if err := w.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.Close(t.Context()))
 	})
 }
 
@@ -280,20 +275,13 @@ func TestMappedBeforeAfterAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := &recorder{Store: &away{memstore.New(), time.Now().Add(time.Minute)}}
 		put(t, st, row("old", 1, session.KindRun))
-		mark, err := st.Revision(t.Context(), key("old"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		mark := must.Get(st.Revision(t.Context(), key("old")))(t)
 		u := store.SummaryUpdate{Revision: mark, Summary: session.Summary{Status: "idle", Mapped: "rules of before"}}
-		if err := st.SetSummary(t.Context(), key("old"), u); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, st.SetSummary(t.Context(), key("old"), u))
 		w := NewWorker(st, nil)
 		time.Sleep(time.Hour)
 		st.want(t, "an hour later", 2)
-		if err := w.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.Close(t.Context()))
 	})
 }
 
@@ -303,9 +291,7 @@ func TestLastWithoutRuns(t *testing.T) {
 	r := row("a", 1, session.KindPayload)
 	r.Run, r.RunStart = "", 0
 	put(t, st, r)
-	if err := Session(t.Context(), st, key("a")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, Session(t.Context(), st, key("a")))
 	for s, err := range st.Sessions(t.Context(), store.Query{}) {
 		if err != nil || !s.Last.Equal(time.Unix(0, r.End)) {
 			t.Errorf("last seen at %v, %v", s.Last, err)
@@ -338,9 +324,7 @@ func TestClose(t *testing.T) {
 		w.TouchBatch(put(t, st, row("touched", 1, session.KindTurn)))
 		put(t, st, row("not touched", 1, session.KindTurn))
 		for range 2 {
-			if err := w.Close(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, w.Close(t.Context()))
 		}
 		if n := dirty(t, st); n != 0 {
 			t.Errorf("%d dirty after Close", n)
@@ -361,12 +345,8 @@ func TestTitleOfAnEarlierRun(t *testing.T) {
 		r := row("s", byte(said.start/1000), session.KindTurn)
 		r.Run, r.RunStart, r.Start, r.End, r.Turn = said.text, said.start, said.start, said.start+1, 0
 		r.Lists = []session.List{{Name: spans.ListInput, Count: 1, Items: []string{block.ID.Short().String()}}}
-		if err := st.Put(t.Context(), session.Batch{Rows: []session.Row{r}, Blocks: []session.Block{block}}); err != nil {
-			t.Fatal(err)
-		}
-		if err := Session(t.Context(), st, key("s")); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, st.Put(t.Context(), session.Batch{Rows: []session.Row{r}, Blocks: []session.Block{block}}))
+		must.Do(t, Session(t.Context(), st, key("s")))
 		for s, err := range st.Sessions(t.Context(), store.Query{}) {
 			if err != nil || s.Title != said.text {
 				t.Errorf("the title is %q (%v), want %q", s.Title, err, said.text)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/store/memstore"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -27,9 +28,7 @@ func TestTitleBlocks(t *testing.T) {
 	}
 	piece := add("x")
 	template := add("[\x01" + piece.String() + "]")
-	if err := st.Put(t.Context(), b); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, st.Put(t.Context(), b))
 	load := func(ctx context.Context, ids []spans.ShortID) (*session.BlockSet, error) {
 		var refs []session.Ref
 		for _, id := range ids {

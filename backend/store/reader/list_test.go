@@ -15,6 +15,7 @@ import (
 	"github.com/otelagent/otelagent/backend/store/memstore"
 	"github.com/otelagent/otelagent/backend/store/reader"
 	"github.com/otelagent/otelagent/backend/store/storetest"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -35,26 +36,16 @@ func TestList(t *testing.T) {
 		if m.Status == "" {
 			m.Status = spans.SessionStatusIdle
 		}
-		if err := st.Put(ctx, session.Batch{Rows: []session.Row{storetest.Row(m.Key, i)}}); err != nil {
-			t.Fatal(err)
-		}
-		mark, err := st.Revision(ctx, m.Key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := st.SetSummary(ctx, m.Key, store.SummaryUpdate{Revision: mark, Summary: m}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, st.Put(ctx, session.Batch{Rows: []session.Row{storetest.Row(m.Key, i)}}))
+		mark := must.Get(st.Revision(ctx, m.Key))(t)
+		must.Do(t, st.SetSummary(ctx, m.Key, store.SummaryUpdate{Revision: mark, Summary: m}))
 	}
 	r := &reader.Reader{Store: st}
 	now := begin.Add(time.Hour)
 	list := func(q store.Query) string {
 		var pages []string
 		for {
-			l, err := r.List(ctx, &q, now)
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := must.Get(r.List(ctx, &q, now))(t)
 			var page []string
 			for _, s := range l.Sessions {
 				page = append(page, s.ID+" "+string(s.Status))
@@ -63,10 +54,7 @@ func TestList(t *testing.T) {
 			if l.Next == "" {
 				return strings.Join(pages, " | ")
 			}
-			after, err := store.ParseCursor(l.Next)
-			if err != nil {
-				t.Fatal(err)
-			}
+			after := must.Get(store.ParseCursor(l.Next))(t)
 			q.After = &after
 		}
 	}
@@ -104,9 +92,7 @@ func TestRelatedIsDeleted(t *testing.T) {
 	for i, id := range []string{"main", "gone", "other"} { // of one trace
 		row := storetest.Row(session.Key{ID: id}, i)
 		row.Kind, row.Turn = session.KindRun, session.NoTurn
-		if err := st.Put(t.Context(), session.Batch{Rows: []session.Row{row}}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, st.Put(t.Context(), session.Batch{Rows: []session.Row{row}}))
 		if i == 0 {
 			main = session.Assemble([]session.Row{row})
 		}

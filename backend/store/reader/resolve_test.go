@@ -22,16 +22,12 @@ func TestResolve(t *testing.T) {
 	key := func(id string) session.Key { return session.Key{ID: id} }
 	put := func(row session.Row, last time.Time) {
 		t.Helper()
-		if err := s.Put(t.Context(), session.Batch{Rows: []session.Row{row}}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Put(t.Context(), session.Batch{Rows: []session.Row{row}}))
 		m, err := s.Revision(t.Context(), row.Session)
 		if err == nil && !last.IsZero() {
 			err = s.SetSummary(t.Context(), row.Session, store.SummaryUpdate{Revision: m, Summary: session.Summary{Last: last}})
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 	}
 	wantErr := func(what string, err, want error) {
 		t.Helper()

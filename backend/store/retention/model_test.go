@@ -14,6 +14,7 @@ import (
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/memstore"
 	"github.com/otelagent/otelagent/backend/store/retention"
+	"github.com/otelagent/otelagent/internal/must"
 )
 
 // modelled is a session of the model.
@@ -120,9 +121,7 @@ func TestModel(t *testing.T) {
 			}
 			want(t, "deleted", r.Sessions, n-len(out))
 			for _, x := range l {
-				if err := store.Delete(t.Context(), st, x.key); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, store.Delete(t.Context(), st, x.key))
 			}
 		}
 	})

@@ -20,6 +20,7 @@ import (
 	"github.com/otelagent/otelagent/backend/store/project"
 	"github.com/otelagent/otelagent/backend/store/retention"
 	"github.com/otelagent/otelagent/backend/store/sqlitestore"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -31,10 +32,7 @@ var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 func each(t *testing.T, f func(t *testing.T, st store.Store)) {
 	t.Run("memory", func(t *testing.T) { f(t, memstore.New()) })
 	t.Run("sqlite", func(t *testing.T) {
-		st, err := sqlitestore.Open(t.Context(), filepath.Join(t.TempDir(), "s.db"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		st := must.Get(sqlitestore.Open(t.Context(), filepath.Join(t.TempDir(), "s.db")))(t)
 		defer func() {
 			if err := st.Close(); err != nil {
 				t.Error(err)
@@ -62,18 +60,14 @@ func row(k session.Key, n byte, end time.Time, parent string) session.Row {
 
 func put(t *testing.T, st store.Store, rows ...session.Row) {
 	t.Helper()
-	if err := st.Put(t.Context(), session.Batch{Rows: rows}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, st.Put(t.Context(), session.Batch{Rows: rows}))
 }
 
 // add puts a session that ended at that time, and projects it.
 func add(t *testing.T, st store.Store, k session.Key, end time.Time, parent string) {
 	t.Helper()
 	put(t, st, row(k, 1, end, parent))
-	if err := project.Session(t.Context(), st, k); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, project.Session(t.Context(), st, k))
 }
 
 func key(id string) session.Key { return session.Key{ID: id} }
@@ -83,13 +77,9 @@ func left(t *testing.T, st store.Store) string {
 	t.Helper()
 	var out []string
 	for tenant, err := range st.Tenants(t.Context()) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		for s, err := range st.Sessions(t.Context(), store.Query{Tenant: tenant}) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			out = append(out, strings.TrimPrefix(s.Tenant+"/"+s.ID, "/"))
 		}
 	}
@@ -99,10 +89,7 @@ func left(t *testing.T, st store.Store) string {
 
 func apply(t *testing.T, st store.Store, p retention.Policy) retention.Result {
 	t.Helper()
-	r, err := retention.Apply(t.Context(), st, now, p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(retention.Apply(t.Context(), st, now, p))(t)
 	if r.Sessions != r.ByAge+r.BySessions+r.ByBytes {
 		t.Errorf("%+v does not add up", r)
 	}
@@ -146,10 +133,8 @@ func TestBytes(t *testing.T) {
 			k := session.Key{Tenant: []string{"", "a", "b"}[n%3], ID: fmt.Sprintf("s%02d", n)}
 			body := make([]byte, 200_000)
 			_, _ = src.Read(body)
-			if err := st.Put(t.Context(), session.Batch{Blocks: []session.Block{{Session: k, ID: spans.BlockOf(body),
-				Body: string(body)}}}); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, st.Put(t.Context(), session.Batch{Blocks: []session.Block{{Session: k, ID: spans.BlockOf(body),
+				Body: string(body)}}}))
 			add(t, st, k, hours(n), "")
 		}
 		for limit := int64(2_100_000); limit > 500_000; limit -= 400_000 {
@@ -214,10 +199,7 @@ func TestBytesUnknown(t *testing.T) {
 	for n := range 10 {
 		add(t, st, key(fmt.Sprint("s", n)), hours(n), "")
 	}
-	size, err := st.Size(t.Context(), session.Key{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	size := must.Get(st.Size(t.Context(), session.Key{}))(t)
 	r, err := retention.Apply(t.Context(), st, now, retention.Policy{MaxBytes: size * 7 / 10})
 	if !errors.Is(err, errSize) || r.Sessions != 0 {
 		t.Errorf("%+v, %v, left: %s", r, err, left(t, st))
@@ -411,9 +393,7 @@ func TestErrors(t *testing.T) {
 	}
 	st.beforeDelete = nil
 	want(t, "the next one goes on", apply(t, st, p).ByAge, 16)
-	if err := st.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, st.Close())
 	if _, err := retention.Apply(t.Context(), st, now, p); !errors.Is(err, store.ErrClosed) {
 		t.Errorf("Apply to a closed store: %v", err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/store/memstore"
 	"github.com/otelagent/otelagent/backend/store/retention"
+	"github.com/otelagent/otelagent/internal/must"
 )
 
 // reports collects what a sweeper reports.
@@ -51,9 +52,7 @@ func TestWake(t *testing.T) {
 			t.Errorf("%d sweeps, want at most 3: the first, and two for all who woke it", n)
 		}
 		x.mu.Unlock()
-		if err := s.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Close(t.Context()))
 	})
 }
 
@@ -86,9 +85,7 @@ func TestSweeper(t *testing.T) {
 		synctest.Wait()
 		want(t, "after an error", left(t, st), "")
 		for range 2 {
-			if err := s.Close(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, s.Close(t.Context()))
 		}
 		add(t, st, key("d"), time.Now().Add(-2*time.Hour), "")
 		time.Sleep(24 * time.Hour)
@@ -129,9 +126,7 @@ func TestSweeperClose(t *testing.T) {
 		t.Errorf("Close while a store hangs: %v", err)
 	}
 	close(goOn)
-	if err := s.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Close(t.Context()))
 	if len(x.results) != 1 || x.results[0].Sessions != 9 || !errors.Is(x.errs[0], context.Canceled) {
 		t.Errorf("reported %v, %v", x.results, x.errs)
 	}

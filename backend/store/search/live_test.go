@@ -6,6 +6,7 @@ import (
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/store/memstore"
 	"github.com/otelagent/otelagent/backend/store/project"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -39,12 +40,8 @@ func TestWhatWasOpen(t *testing.T) {
 		"without heartbeats, and one":     {silent, turn, ended("completed")},
 	} {
 		st := memstore.New()
-		if err := st.Put(t.Context(), session.Batch{Rows: rows}); err != nil {
-			t.Fatal(err)
-		}
-		if err := project.Refresh(t.Context(), st); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, st.Put(t.Context(), session.Batch{Rows: rows}))
+		must.Do(t, project.Refresh(t.Context(), st))
 		res, err := Run(t.Context(), st, Options{Text: "half a"})
 		if err != nil || len(res.Hits) != 1 || res.Hits[0].Address != "s/@1/0" {
 			t.Errorf("%s: %+v, %v", name, res, err)

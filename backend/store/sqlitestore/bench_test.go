@@ -12,6 +12,7 @@ import (
 
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/store/mapped"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -102,9 +103,7 @@ func BenchmarkPut(b *testing.B) {
 			rows := benchRows(n)
 			n++
 			b.StartTimer()
-			if err := s.Put(b.Context(), session.Batch{Rows: rows}); err != nil {
-				b.Fatal(err)
-			}
+			must.Do(b, s.Put(b.Context(), session.Batch{Rows: rows}))
 		}
 		report(b)
 	})
@@ -112,9 +111,7 @@ func BenchmarkPut(b *testing.B) {
 		s := benchOpen(b)
 		ctx := context.Background()
 		exec := func(text string) {
-			if _, err := s.conn.ExecContext(ctx, text); err != nil {
-				b.Fatal(err)
-			}
+			must.Get(s.conn.ExecContext(ctx, text))(b)
 		}
 		st := bareRows(b, s)
 		defer st.Close()
@@ -145,14 +142,9 @@ func bareRows(b *testing.B, s *Store) *sql.Stmt {
 	b.Helper()
 	from := strings.Index(schema, "CREATE TABLE rows")
 	table := schema[from : from+strings.Index(schema[from:], ";")]
-	if _, err := s.conn.ExecContext(b.Context(), strings.Replace(table, "CREATE TABLE rows", "CREATE TABLE bare",
-		1)); err != nil {
-		b.Fatal(err)
-	}
-	st, err := s.conn.PrepareContext(b.Context(), "INSERT INTO bare VALUES (?,?,?,?,?,?)")
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Get(s.conn.ExecContext(b.Context(), strings.Replace(table, "CREATE TABLE rows", "CREATE TABLE bare",
+		1)))(b)
+	st := must.Get(s.conn.PrepareContext(b.Context(), "INSERT INTO bare VALUES (?,?,?,?,?,?)"))(b)
 	return st
 }
 
@@ -162,10 +154,7 @@ func report(b *testing.B) {
 
 func benchOpen(b *testing.B) *Store {
 	b.Helper()
-	s, err := Open(b.Context(), filepath.Join(b.TempDir(), "x.db"))
-	if err != nil {
-		b.Fatal(err)
-	}
+	s := must.Get(Open(b.Context(), filepath.Join(b.TempDir(), "x.db")))(b)
 	b.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			b.Error(err)
@@ -180,35 +169,24 @@ func BenchmarkRead(b *testing.B) {
 	b.Run("50000rows", func(b *testing.B) {
 		const turns = 10_000
 		path := filepath.Join(b.TempDir(), "x.db")
-		s, err := Open(b.Context(), path)
-		if err != nil {
-			b.Fatal(err)
-		}
+		s := must.Get(Open(b.Context(), path))(b)
 		k, other := session.Key{ID: "big"}, session.Key{ID: "other"}
 		for n := 0; n < 5*turns; n += benchBatch {
 			var rows []session.Row
 			for i := range benchBatch {
 				rows = append(rows, benchRow(k, n+i), benchRow(other, n+i))
 			}
-			if err := s.Put(b.Context(), session.Batch{Rows: rows}); err != nil {
-				b.Fatal(err)
-			}
+			must.Do(b, s.Put(b.Context(), session.Batch{Rows: rows}))
 		}
-		if err := s.Close(); err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, s.Close())
 		for b.Loop() {
 			s, err := OpenReadOnly(b.Context(), path)
-			if err != nil {
-				b.Fatal(err)
-			}
+			must.Do(b, err)
 			tree, err := mapped.Tree(b.Context(), s, k)
 			if err != nil || len(tree.Runs) == 0 {
 				b.Fatalf("%+v, %v", tree, err)
 			}
-			if err := s.Close(); err != nil {
-				b.Fatal(err)
-			}
+			must.Do(b, s.Close())
 		}
 	})
 }

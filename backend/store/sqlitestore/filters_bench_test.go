@@ -5,20 +5,15 @@ import (
 	"time"
 
 	"github.com/otelagent/otelagent/backend/store"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/spans"
 )
 
 // BenchmarkFilters lists the newest 50 of 100,000 sessions that a filter selects: those that run now, by an index, and
 // those with a text that none has, for which all are examined.
 func BenchmarkFilters(b *testing.B) {
-	path, err := largeStore()
-	if err != nil {
-		b.Fatal(err)
-	}
-	s, err := OpenReadOnly(b.Context(), path)
-	if err != nil {
-		b.Fatal(err)
-	}
+	path := must.Get(largeStore())(b)
+	s := must.Get(OpenReadOnly(b.Context(), path))(b)
 	defer s.Close()
 	for _, c := range []struct {
 		name string
@@ -32,9 +27,7 @@ func BenchmarkFilters(b *testing.B) {
 			for b.Loop() {
 				n := 0
 				for _, err := range s.Sessions(b.Context(), c.q) {
-					if err != nil {
-						b.Fatal(err)
-					}
+					must.Do(b, err)
 					n++
 				}
 				if n != c.want {

@@ -15,6 +15,7 @@ import (
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/storetest"
+	"github.com/otelagent/otelagent/internal/must"
 )
 
 const (
@@ -83,14 +84,9 @@ var largeStore = sync.OnceValues(func() (string, error) {
 
 // BenchmarkLarge reads from a file with 100,000 sessions that is written to all the while.
 func BenchmarkLarge(b *testing.B) {
-	path, err := largeStore()
-	if err != nil {
-		b.Fatal(err)
-	}
+	path := must.Get(largeStore())(b)
 	s, err := Open(b.Context(), path)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, err)
 	stop, stopped := context.WithCancel(b.Context())
 	done := make(chan error)
 	go func() { // some 5,000 rows a second
@@ -122,9 +118,7 @@ func BenchmarkLarge(b *testing.B) {
 		for b.Loop() {
 			n := 0
 			for _, err := range s.Sessions(b.Context(), store.Query{Limit: 50}) {
-				if err != nil {
-					b.Fatal(err)
-				}
+				must.Do(b, err)
 				n++
 			}
 			if n != 50 {
@@ -135,17 +129,13 @@ func BenchmarkLarge(b *testing.B) {
 	read := func(b *testing.B, k session.Key, turns, blocks int) {
 		var rows []session.Row
 		for r, err := range s.Rows(b.Context(), k) {
-			if err != nil {
-				b.Fatal(err)
-			}
+			must.Do(b, err)
 			rows = append(rows, r)
 		}
 		tree := session.Assemble(rows)
 		n := 0
 		for _, err := range s.Blocks(b.Context(), k) {
-			if err != nil {
-				b.Fatal(err)
-			}
+			must.Do(b, err)
 			n++
 		}
 		if len(rows) != 5*turns || len(tree.Runs) == 0 || n != blocks {
@@ -206,9 +196,7 @@ func BenchmarkPutPayload(b *testing.B) {
 			batch := payloadBatch(n, text)
 			n++
 			b.StartTimer()
-			if err := s.Put(b.Context(), batch); err != nil {
-				b.Fatal(err)
-			}
+			must.Do(b, s.Put(b.Context(), batch))
 		}
 		b.ReportMetric(float64(b.N)*payloadTurns/b.Elapsed().Seconds(), "turns/s")
 	})
@@ -216,22 +204,14 @@ func BenchmarkPutPayload(b *testing.B) {
 		s := benchOpen(b)
 		ctx := context.Background()
 		exec := func(text string) {
-			if _, err := s.conn.ExecContext(ctx, text); err != nil {
-				b.Fatal(err)
-			}
+			must.Get(s.conn.ExecContext(ctx, text))(b)
 		}
 		rows := bareRows(b, s)
 		exec(`CREATE TABLE bare_blocks (session INTEGER NOT NULL, id BLOB NOT NULL, PRIMARY KEY (session, id)) STRICT,` +
 			` WITHOUT ROWID;
 			CREATE TABLE bare_packs (pack INTEGER PRIMARY KEY, body BLOB NOT NULL) STRICT`)
-		blocks, err := s.conn.PrepareContext(ctx, `INSERT INTO bare_blocks VALUES (?, ?)`)
-		if err != nil {
-			b.Fatal(err)
-		}
-		packs, err := s.conn.PrepareContext(ctx, `INSERT INTO bare_packs (body) VALUES (?)`)
-		if err != nil {
-			b.Fatal(err)
-		}
+		blocks := must.Get(s.conn.PrepareContext(ctx, `INSERT INTO bare_blocks VALUES (?, ?)`))(b)
+		packs := must.Get(s.conn.PrepareContext(ctx, `INSERT INTO bare_packs (body) VALUES (?)`))(b)
 		defer func() {
 			for _, stmt := range []*sql.Stmt{rows, blocks, packs} {
 				_ = stmt.Close()

@@ -14,34 +14,26 @@ import (
 	"github.com/otelagent/otelagent/backend/store/project"
 	"github.com/otelagent/otelagent/backend/store/sqlitestore"
 	"github.com/otelagent/otelagent/backend/store/storetest"
+	"github.com/otelagent/otelagent/internal/must"
 )
 
 // used returns how many bytes of pages each table takes with its indexes, after a checkpoint, and under "" what is
 // free.
 func used(tb testing.TB, path string) map[string]int64 {
 	tb.Helper()
-	db, err := sql.Open("sqlite", path)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	db := must.Get(sql.Open("sqlite", path))(tb)
 	defer db.Close()
-	if _, err := db.Exec("PRAGMA wal_checkpoint(TRUNCATE)"); err != nil {
-		tb.Fatal(err)
-	}
+	must.Get(db.Exec("PRAGMA wal_checkpoint(TRUNCATE)"))(tb)
 	out := map[string]int64{}
 	rows, err := db.Query(`SELECT s.tbl_name, sum(d.pgsize) FROM dbstat d JOIN sqlite_schema s ON s.name = d.name GROUP BY
 		1
 		UNION ALL SELECT '', freelist_count * page_size FROM pragma_freelist_count, pragma_page_size`)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, err)
 	defer rows.Close()
 	for rows.Next() {
 		var name string
 		var n int64
-		if err := rows.Scan(&name, &n); err != nil {
-			tb.Fatal(err)
-		}
+		must.Do(tb, rows.Scan(&name, &n))
 		out[name] = n
 	}
 	if rows.Err() != nil {
@@ -56,9 +48,7 @@ func goText(tb testing.TB, n int) string {
 	tb.Helper()
 	var b strings.Builder
 	root, err := exec.Command("go", "env", "GOROOT").Output()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, err)
 	err = filepath.WalkDir(filepath.Join(strings.TrimSpace(string(root)), "src", "net"),
 		func(path string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") {
@@ -119,10 +109,7 @@ func TestDisk(t *testing.T) {
 	for name, each := range map[string]int{"turn by turn": 1, "13 turns at a time": 13, "at once": longTurns} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "x.db")
-			s, err := sqlitestore.Open(t.Context(), path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := must.Get(sqlitestore.Open(t.Context(), path))(t)
 			defer s.Close()
 			var longest time.Duration
 			for n := 0; n < len(turns); n += each {
@@ -130,21 +117,15 @@ func TestDisk(t *testing.T) {
 				for _, turn := range turns[n:min(n+each, len(turns))] {
 					b.Rows, b.Blocks = append(b.Rows, turn.Rows...), append(b.Blocks, turn.Blocks...)
 				}
-				if err := s.Put(t.Context(), b); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, s.Put(t.Context(), b))
 				if n/each%10 == 9 {
 					start := time.Now()
-					if err := project.Session(t.Context(), s, k); err != nil {
-						t.Fatal(err)
-					}
+					must.Do(t, project.Session(t.Context(), s, k))
 					longest = max(longest, time.Since(start))
 				}
 			}
 			before := used(t, path)
-			if err := project.Session(t.Context(), s, k); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, project.Session(t.Context(), s, k))
 			after := used(t, path)
 			share := func(u map[string]int64) float64 { return float64(u["packs"]+u["blocks"]) / float64(distinct) }
 			t.Logf("of %d bytes: %.3f before the last projection, %.3f after (packs %.3f, blocks %.3f); free %.3f; longest "+
@@ -157,9 +138,7 @@ func TestDisk(t *testing.T) {
 			}
 			start, n := time.Now(), 0
 			for _, err := range s.Blocks(t.Context(), k) {
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, err)
 				n++
 			}
 			t.Logf("%d blocks read in %v", n, time.Since(start))

@@ -8,21 +8,16 @@ import (
 
 	"github.com/otelagent/otelagent/backend/store/sqlitestore"
 	"github.com/otelagent/otelagent/backend/store/stats"
+	"github.com/otelagent/otelagent/internal/must"
 )
 
 // BenchmarkStats makes statistics of 1,000,000 turns in 10,000 sessions. The floor reads the same columns with the same
 // statement and keeps nothing.
 func BenchmarkStats(b *testing.B) {
 	path := filepath.Join(b.TempDir(), "s.db")
-	st, err := sqlitestore.Open(context.Background(), path)
-	if err != nil {
-		b.Fatal(err)
-	}
+	st := must.Get(sqlitestore.Open(context.Background(), path))(b)
 	b.Cleanup(func() { _ = st.Close() })
-	db, err := sql.Open("sqlite", path)
-	if err != nil {
-		b.Fatal(err)
-	}
+	db := must.Get(sql.Open("sqlite", path))(b)
 	b.Cleanup(func() { _ = db.Close() })
 	for _, statement := range []string{
 		`INSERT INTO sessions (tenant, id, mark, projected, last_ns) WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1
@@ -38,9 +33,7 @@ func BenchmarkStats(b *testing.B) {
 				'claude-' || (n % 7), 'claude-20260101', 'tool_use', n % 50 = 0, 1, 1000 + n * 31 % 100003,
 				10 + n * 17 % 5003, 0, n * 31 % 100003, 0, 0, 0.01, 'USD', n % 100, 1000 * (n % 100), 2 FROM n`,
 	} {
-		if _, err := db.Exec(statement); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(db.Exec(statement))(b)
 	}
 	o := stats.Options{By: stats.ByModel}
 	b.Run("collect", func(b *testing.B) {
@@ -58,22 +51,16 @@ func BenchmarkStats(b *testing.B) {
 			CROSS JOIN sessions s ON s.session = f.session WHERE s.tenant = ''`
 		for b.Loop() {
 			rows, err := db.Query(query)
-			if err != nil {
-				b.Fatal(err)
-			}
+			must.Do(b, err)
 			columns, err := rows.Columns()
-			if err != nil {
-				b.Fatal(err)
-			}
+			must.Do(b, err)
 			values, to := make([]any, len(columns)), make([]any, len(columns))
 			for i := range values {
 				to[i] = &values[i]
 			}
 			n := 0
 			for rows.Next() {
-				if err := rows.Scan(to...); err != nil {
-					b.Fatal(err)
-				}
+				must.Do(b, rows.Scan(to...))
 				n++
 			}
 			if err := rows.Close(); err != nil || n != 1_000_000 {

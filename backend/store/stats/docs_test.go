@@ -18,6 +18,7 @@ import (
 	"github.com/otelagent/otelagent/backend/store/sqlitestore"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/phi"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/internal/writer"
 )
 
@@ -28,19 +29,13 @@ func record(t *testing.T, st store.Store) {
 		p := agenttest.New(t, writer.WithDerivedIDs)
 		rec := event.NewRecorder(p.Tracer())
 		for ev, err := range phi.NewDecoder().Events(bytes.NewReader(f.Events)) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			rec.Record(context.Background(), ev)
 		}
 		rec.Close(context.Background())
-		if err := st.Put(t.Context(), p.Batch()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, st.Put(t.Context(), p.Batch()))
 	}
-	if err := project.Refresh(t.Context(), st); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, project.Refresh(t.Context(), st))
 }
 
 var sqliteBlock = regexp.MustCompile("(?s)```sql sqlite\n(.*?)```")
@@ -48,20 +43,11 @@ var sqliteBlock = regexp.MustCompile("(?s)```sql sqlite\n(.*?)```")
 // Every statement of README.md for SQLite runs, and all but the one about cost find something in the recordings.
 func TestDocs(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s.db")
-	st, err := sqlitestore.Open(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	st := must.Get(sqlitestore.Open(t.Context(), path))(t)
 	defer st.Close()
 	record(t, st)
-	page, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	db, err := sql.Open("sqlite", "file:"+path+"?mode=ro")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile("README.md"))(t)
+	db := must.Get(sql.Open("sqlite", "file:"+path+"?mode=ro"))(t)
 	defer db.Close()
 	blocks := sqliteBlock.FindAllSubmatch(page, -1)
 	if len(blocks) < 10 {

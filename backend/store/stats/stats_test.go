@@ -16,6 +16,7 @@ import (
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/memstore"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -72,16 +73,12 @@ func filled(t *testing.T) store.Store {
 	}{{session.Key{ID: "a"}, a}, {session.Key{ID: "b"}, b}, {session.Key{Tenant: "t", ID: "c"}, b}} {
 		row := session.Row{Session: s.k, Trace: session.TraceID{1}, Span: session.SpanID{byte(i + 1)}, Kind: session.KindRun,
 			Known: spans.KnownObserved}
-		if err := st.Put(t.Context(), session.Batch{Rows: []session.Row{row}}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, st.Put(t.Context(), session.Batch{Rows: []session.Row{row}}))
 		m, err := st.Revision(t.Context(), s.k)
 		if err == nil {
 			err = st.SetSummary(t.Context(), s.k, store.SummaryUpdate{Revision: m, Figures: s.f})
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 	}
 	return st
 }
@@ -96,18 +93,12 @@ const catalogue = `{"sample_spec": {"input_cost_per_token": 9, "output_cost_per_
 
 func collect(t *testing.T, st store.Store, o Options) *Report {
 	t.Helper()
-	r, err := Collect(t.Context(), st, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(Collect(t.Context(), st, o))(t)
 	return r
 }
 
 func TestCollect(t *testing.T) {
-	prices, err := ReadPrices(strings.NewReader(catalogue))
-	if err != nil {
-		t.Fatal(err)
-	}
+	prices := must.Get(ReadPrices(strings.NewReader(catalogue)))(t)
 	got := collect(t, filled(t), Options{By: ByModel, Prices: prices})
 	dist := func(l ...int64) *Dist { return newDist(l) }
 	rate := func(f float64) *float64 { return &f }
@@ -286,10 +277,7 @@ func TestReadPrices(t *testing.T) {
 			t.Errorf("%.40q: %v, want %q", text, err, want)
 		}
 	}
-	p, err := ReadPrices(strings.NewReader(catalogue))
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(ReadPrices(strings.NewReader(catalogue)))(t)
 	for _, c := range []struct {
 		turn session.TurnFigures
 		want float64
@@ -324,10 +312,7 @@ func TestPriceProviders(t *testing.T) {
 	} {
 		entries = append(entries, fmt.Sprintf(`"%s": {"input_cost_per_token": %d, "output_cost_per_token": 1}`, name, i))
 	}
-	p, err := ReadPrices(strings.NewReader("{" + strings.Join(entries, ",") + "}"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(ReadPrices(strings.NewReader("{" + strings.Join(entries, ",") + "}")))(t)
 	for turn, want := range map[[2]string]float64{
 		{"x_ai", "m"}: 1, {"X_AI", "M"}: 1, {"xai", "m"}: 1, {"azure.ai.openai", "m"}: 2, {"azure", "m"}: 2,
 		{"gcp.gemini", "m"}: 3, {"gcp.vertex_ai", "m"}: 4,

@@ -10,28 +10,21 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/otelagent/otelagent/internal/must"
 )
 
 // A sender that stops in the middle of a body gives back the memory that it holds, and is asked to come back.
 func TestSlowBody(t *testing.T) {
 	l := newLimits(&Config{MaxRequestMiB: 4, MaxInFlightMiB: 8})
 	l.stepTime = 200 * time.Millisecond
-	wrap, err := l.GetHTTPHandler(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	h, err := wrap(t.Context(), http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	wrap := must.Get(l.GetHTTPHandler(t.Context()))(t)
+	h := must.Get(wrap(t.Context(), http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))(t)
 	server := httptest.NewServer(h)
 	defer server.Close()
 	answers := make(chan string, 3)
 	for range cap(answers) {
-		conn, err := net.Dial("tcp", server.Listener.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := must.Get(net.Dial("tcp", server.Listener.Addr().String()))(t)
 		defer conn.Close()
 		go func() {
 			_, _ = fmt.Fprintf(conn, "POST /v1/traces HTTP/1.1\r\nHost: x\r\nContent-Length: 9000000\r\n\r\n%s",

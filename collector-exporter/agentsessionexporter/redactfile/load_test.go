@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -33,10 +34,7 @@ rules:
 			"rules: [{name: r, regexp: a, role: [user], provenance: [memory-tier], place: [message]}]", body},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r, err := read("rules.yaml", strings.NewReader(tt.file))
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := must.Get(read("rules.yaml", strings.NewReader(tt.file)))(t)
 			got, _ := r.Redact(spans.Redactable{Body: []byte(body), JSON: true, Place: spans.ListArgs})
 			if diff := cmp.Diff(tt.want, string(got)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
@@ -164,10 +162,7 @@ func FuzzLoad(f *testing.F) {
 
 // TestDocument holds that the examples of the reference are rules.
 func TestDocument(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/redaction.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../../../docs/redaction.md"))(t)
 	examples := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllSubmatch(text, -1)
 	if len(examples) == 0 {
 		t.Error("no examples")

@@ -23,6 +23,7 @@ import (
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/sqlitestore"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
@@ -62,14 +63,12 @@ func makeLoad(b *testing.B, payload bool) load {
 			if count == 0 {
 				return
 			}
-			raw, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(all)
-			must(b, err)
+			raw := must.Get((&ptrace.ProtoMarshaler{}).MarshalTraces(all))(b)
 			l.messages = append(l.messages, raw)
 			all, count = ptrace.NewTraces(), 0
 		}
 		for _, raw := range p.OTLP() {
-			td, err := (&ptrace.ProtoUnmarshaler{}).UnmarshalTraces(raw)
-			must(b, err)
+			td := must.Get((&ptrace.ProtoUnmarshaler{}).UnmarshalTraces(raw))(b)
 			n := td.SpanCount()
 			td.ResourceSpans().MoveAndAppendTo(all.ResourceSpans())
 			l.spans += n
@@ -174,8 +173,7 @@ service:
 // inserting the same rows, as they were stored, into tables that have their key only; with payload that hashes and
 // compresses the bodies too.
 func BenchmarkCollector(b *testing.B) {
-	bin, err := distribution()
-	must(b, err)
+	bin := must.Get(distribution())(b)
 	for _, payload := range []bool{false, true} {
 		name := map[bool]string{false: "plain", true: "4KB"}[payload]
 		l := makeLoad(b, payload)
@@ -186,20 +184,19 @@ func BenchmarkCollector(b *testing.B) {
 			for b.Loop() {
 				b.StopTimer()
 				dir, err := os.MkdirTemp(all, "round")
-				must(b, err)
+				must.Do(b, err)
 				db = filepath.Join(dir, "sessions.db")
 				addr, stop := startBench(b, bin, db)
 				start := time.Now()
 				b.StartTimer()
-				must(b, push(b.Context(), addr, l))
+				must.Do(b, push(b.Context(), addr, l))
 				b.StopTimer()
 				took += time.Since(start)
 				stop()
 				rounds++
 				b.StartTimer()
 			}
-			info, err := os.Stat(db)
-			must(b, err)
+			info := must.Get(os.Stat(db))(b)
 			n := float64(rounds * l.spans)
 			b.ReportMetric(float64(took.Nanoseconds())/n, "ns/op")
 			b.ReportMetric(n/took.Seconds(), "spans/s")
@@ -229,11 +226,11 @@ func startBench(b *testing.B, bin, db string) (addr string, stop func()) {
 	b.Helper()
 	addr = freePort(b)
 	config := filepath.Join(b.TempDir(), "config.yaml")
-	must(b, os.WriteFile(config, fmt.Appendf(nil, benchConfig, addr, freePort(b), db), 0o600))
+	must.Do(b, os.WriteFile(config, fmt.Appendf(nil, benchConfig, addr, freePort(b), db), 0o600))
 	log := &lockedBuffer{}
 	cmd := exec.Command(bin, "--config", config)
 	cmd.Stdout, cmd.Stderr = log, log
-	must(b, cmd.Start())
+	must.Do(b, cmd.Start())
 	deadline := time.Now().Add(30 * time.Second)
 	for ; !strings.Contains(log.String(), "Everything is ready"); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
@@ -254,9 +251,7 @@ func decodeAlone(b *testing.B, l load) time.Duration {
 	b.Helper()
 	start := time.Now()
 	for _, m := range l.messages {
-		if _, err := (&ptrace.ProtoUnmarshaler{}).UnmarshalTraces(m); err != nil {
-			b.Fatal(err)
-		}
+		must.Get((&ptrace.ProtoUnmarshaler{}).UnmarshalTraces(m))(b)
 	}
 	return time.Since(start)
 }
@@ -266,19 +261,14 @@ func decodeAlone(b *testing.B, l load) time.Duration {
 func insertAlone(b *testing.B, db string, payload bool) time.Duration {
 	b.Helper()
 	ctx := b.Context()
-	src, err := sql.Open("sqlite", "file:"+db+"?mode=ro")
-	must(b, err)
+	src := must.Get(sql.Open("sqlite", "file:"+db+"?mode=ro"))(b)
 	defer func() { _ = src.Close() }()
-	dst, err := sql.Open("sqlite", filepath.Join(b.TempDir(), "bare.db"))
-	must(b, err)
+	dst := must.Get(sql.Open("sqlite", filepath.Join(b.TempDir(), "bare.db")))(b)
 	defer func() { _ = dst.Close() }()
-	conn, err := dst.Conn(ctx)
-	must(b, err)
+	conn := must.Get(dst.Conn(ctx))(b)
 	defer func() { _ = conn.Close() }()
 	exec := func(text string) {
-		if _, err := conn.ExecContext(ctx, text); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(conn.ExecContext(ctx, text))(b)
 	}
 	exec("PRAGMA page_size=8192; PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA cache_size=-16384; " +
 		"PRAGMA wal_autocheckpoint=2048; PRAGMA temp_store=MEMORY; PRAGMA secure_delete=ON")
@@ -289,10 +279,9 @@ func insertAlone(b *testing.B, db string, payload bool) time.Duration {
 	var took time.Duration
 	for _, table := range tables {
 		var ddl string
-		must(b, src.QueryRowContext(ctx, `SELECT sql FROM sqlite_schema WHERE name = ?`, table).Scan(&ddl))
+		must.Do(b, src.QueryRowContext(ctx, `SELECT sql FROM sqlite_schema WHERE name = ?`, table).Scan(&ddl))
 		exec(ddl)
-		rows, err := src.QueryContext(ctx, "SELECT * FROM "+table)
-		must(b, err)
+		rows := must.Get(src.QueryContext(ctx, "SELECT * FROM "+table))(b)
 		columns, _ := rows.Columns()
 		var all [][]any
 		for rows.Next() {
@@ -301,20 +290,18 @@ func insertAlone(b *testing.B, db string, payload bool) time.Duration {
 			for i := range values {
 				into[i] = &values[i]
 			}
-			must(b, rows.Scan(into...))
+			must.Do(b, rows.Scan(into...))
 			all = append(all, values)
 		}
-		must(b, errors.Join(rows.Err(), rows.Close()))
+		must.Do(b, errors.Join(rows.Err(), rows.Close()))
 		st, err := conn.PrepareContext(ctx, "INSERT INTO "+table+" VALUES (?"+strings.Repeat(",?", len(columns)-1)+")")
-		must(b, err)
+		must.Do(b, err)
 		start := time.Now()
 		for len(all) > 0 {
 			n := min(benchSpans, len(all))
 			exec("BEGIN IMMEDIATE")
 			for _, values := range all[:n] {
-				if _, err := st.ExecContext(ctx, values...); err != nil {
-					b.Fatal(err)
-				}
+				must.Get(st.ExecContext(ctx, values...))(b)
 			}
 			exec("COMMIT")
 			all = all[n:]
@@ -331,17 +318,16 @@ func insertAlone(b *testing.B, db string, payload bool) time.Duration {
 // hashAndCompress is how long it takes to hash each body of db and to compress them in stretches.
 func hashAndCompress(b *testing.B, db string) time.Duration {
 	b.Helper()
-	s, err := sqlitestore.OpenReadOnly(b.Context(), db)
-	must(b, err)
+	s := must.Get(sqlitestore.OpenReadOnly(b.Context(), db))(b)
 	defer func() { _ = s.Close() }()
 	enc, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedBetterCompression), zstd.WithEncoderConcurrency(1))
-	must(b, err)
+	must.Do(b, err)
 	var took time.Duration
 	for sum, err := range s.Sessions(b.Context(), store.Query{}) {
-		must(b, err)
+		must.Do(b, err)
 		var bodies []string
 		for block, err := range s.Blocks(b.Context(), sum.Key) {
-			must(b, err)
+			must.Do(b, err)
 			bodies = append(bodies, block.Body)
 		}
 		start := time.Now()

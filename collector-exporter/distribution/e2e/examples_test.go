@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/otelagent/otelagent/agenttest"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
@@ -72,8 +73,7 @@ func (b *backend) names(t *testing.T) (names []string, text string) {
 		for _, s := range spansOf(td) {
 			names = append(names, s.Name())
 		}
-		raw, err := (&ptrace.JSONMarshaler{}).MarshalTraces(td)
-		must(t, err)
+		raw := must.Get((&ptrace.JSONMarshaler{}).MarshalTraces(td))(t)
 		text += string(raw)
 	}
 	slices.Sort(names)
@@ -109,8 +109,7 @@ func detailed(s ptrace.Span) string {
 
 func newBackend(t *testing.T) *backend {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	b := &backend{addr: l.Addr().String()}
 	s := grpc.NewServer()
 	ptraceotlp.RegisterGRPCServer(s, b)
@@ -166,7 +165,7 @@ func testFanOut(t *testing.T, bin string) {
 		for _, td := range sent {
 			c.send(t, td)
 		}
-		must(t, sameTrees(readAll(t, db), want))
+		must.Do(t, sameTrees(readAll(t, db), want))
 		c.stop(t, true)
 	})
 }
@@ -182,14 +181,13 @@ func testLive(t *testing.T, bin, file string, names ...string) {
 		backends, env = append(backends, b), append(env, name+"="+b.addr)
 	}
 	c := startPipeline(t, bin, file, env...)
-	p, err := otelsetup.Setup(
+	p := must.Get(otelsetup.Setup(
 		t.Context(),
 		otelsetup.WithEndpoint("http://"+c.grpc),
 		otelsetup.WithProtocol(otelsetup.GRPC),
 		otelsetup.WithoutGlobal(),
 		otelsetup.WithLive(0),
-	)
-	must(t, err)
+	))(t)
 	until := func(want spans.SessionStatus) {
 		eventually(t, "the store has every state", func() error {
 			if s, ok := readAll(t, db)["s"]; !ok || s.tree.StatusAt(time.Now()) != want {
@@ -206,7 +204,7 @@ func testLive(t *testing.T, bin, file string, names ...string) {
 	until(spans.SessionStatusBusy)
 	tn.End(writer.TurnResult{})
 	r.End(writer.RunResult{})
-	must(t, p.Shutdown(t.Context()))
+	must.Do(t, p.Shutdown(t.Context()))
 	until(spans.SessionStatusIdle)
 	c.stop(t, false) // which sends on what waits
 	for i, b := range backends {

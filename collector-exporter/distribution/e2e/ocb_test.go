@@ -21,6 +21,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
 
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -36,8 +37,7 @@ var repo = func() string {
 // manifest returns the builder manifest that users copy.
 func manifest(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(repo, "collector-exporter", "manifest.yaml"))
-	must(t, err)
+	text := must.Get(os.ReadFile(filepath.Join(repo, "collector-exporter", "manifest.yaml")))(t)
 	return string(text)
 }
 
@@ -85,8 +85,7 @@ func TestMain(m *testing.M) {
 func build(t *testing.T, dir, config string) {
 	t.Helper()
 	done := step(t, "the builder itself")
-	bin, err := ocb()
-	must(t, err)
+	bin := must.Get(ocb())(t)
 	done()
 	done = step(t, "generate, resolve and compile")
 	run(t, dir, bin, "--config", config)
@@ -97,9 +96,9 @@ func build(t *testing.T, dir, config string) {
 func TestManifestOfTheReadme(t *testing.T) {
 	dir := t.TempDir()
 	text := manifest(t)
-	must(t, os.WriteFile(filepath.Join(dir, "manifest.yaml"), []byte(text), 0o600))
+	must.Do(t, os.WriteFile(filepath.Join(dir, "manifest.yaml"), []byte(text), 0o600))
 	// The manifest expects a clone next to it.
-	must(t, os.Symlink(repo, filepath.Join(dir, "otelagent")))
+	must.Do(t, os.Symlink(repo, filepath.Join(dir, "otelagent")))
 	build(t, dir, "manifest.yaml")
 	bin := filepath.Join(dir, "build", "otelcol-agent")
 	if out := run(t, dir, bin, "components"); !strings.Contains(out, "name: agent_session") {
@@ -129,8 +128,7 @@ var distribution = sync.OnceValues(func() (string, error) {
 // TestDistribution lets the distribution check the configurations in its directory, and runs those of the examples.
 func TestDistribution(t *testing.T) {
 	done := step(t, "build the distribution")
-	bin, err := distribution()
-	must(t, err)
+	bin := must.Get(distribution())(t)
 	done()
 	dir := filepath.Join(repo, "collector-exporter", "distribution")
 	run(t, dir, bin, "validate", "--config", "config.yaml")
@@ -168,7 +166,7 @@ service:
 func writeConfig(t *testing.T, text string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "config.yaml")
-	must(t, os.WriteFile(file, []byte(text), 0o600))
+	must.Do(t, os.WriteFile(file, []byte(text), 0o600))
 	return file
 }
 
@@ -200,8 +198,7 @@ func (b *lockedBuffer) String() string {
 // freePort returns a loopback address that was free a moment ago.
 func freePort(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer func() { _ = l.Close() }()
 	return l.Addr().String()
 }
@@ -215,7 +212,7 @@ func (c *collector) send(t *testing.T, td ptrace.Traces) {
 func (c *collector) post(t *testing.T, packed string, td ptrace.Traces) {
 	t.Helper()
 	body, err := ptraceotlp.NewExportRequestFromTraces(td).MarshalProto()
-	must(t, err)
+	must.Do(t, err)
 	var b bytes.Buffer
 	z := io.WriteCloser(struct {
 		io.Writer
@@ -233,8 +230,7 @@ func (c *collector) post(t *testing.T, packed string, td ptrace.Traces) {
 	_ = z.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+c.http+"/v1/traces", &b)
-	must(t, err)
+	req := must.Get(http.NewRequestWithContext(ctx, http.MethodPost, "http://"+c.http+"/v1/traces", &b))(t)
 	req.Header.Set("Content-Type", "application/x-protobuf")
 	if packed != "" {
 		req.Header.Set("Content-Encoding", packed)
@@ -256,7 +252,7 @@ func (c *collector) stop(t *testing.T, kill bool) {
 	if kill {
 		sig = os.Kill
 	}
-	must(t, c.cmd.Process.Signal(sig))
+	must.Do(t, c.cmd.Process.Signal(sig))
 	select {
 	case err := <-c.done:
 		if err != nil && !kill {
@@ -321,12 +317,4 @@ func testAcknowledged(t *testing.T, bin string, kill bool) {
 	c.stop(t, kill)
 	check("one")
 	check("two")
-}
-
-// must ends the test with an error that is not nil.
-func must(tb testing.TB, err error) {
-	tb.Helper()
-	if err != nil {
-		tb.Fatal(err)
-	}
 }

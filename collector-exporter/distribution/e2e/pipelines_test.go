@@ -26,6 +26,7 @@ import (
 	"github.com/otelagent/otelagent/backend/store/sqlitestore"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/phi"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
@@ -61,7 +62,7 @@ func startConfig(t *testing.T, bin string, configs []string, env ...string) *col
 		append(os.Environ(), "OTLP_GRPC="+c.grpc, "OTLP_HTTP="+c.http, "METRICS_LEVEL=none"),
 		env...) // several of them, one port
 	c.cmd.Stdout, c.cmd.Stderr = c.log, c.log
-	must(t, c.cmd.Start())
+	must.Do(t, c.cmd.Start())
 	go func() { c.done <- c.cmd.Wait() }()
 	t.Cleanup(func() { _ = c.cmd.Process.Kill() })
 	name := filepath.Base(configs[0])
@@ -108,7 +109,7 @@ func recordings(t *testing.T, opts ...otelagent.Option) (sent []ptrace.Traces, w
 			append([]otelagent.Option{writer.WithDerivedIDs, otelagent.WithCapture(otelagent.CaptureContent)}, opts...)...)
 		rec := event.NewRecorder(p.Tracer())
 		for ev, err := range phi.NewDecoder().Events(strings.NewReader(string(f.Events))) {
-			must(t, err)
+			must.Do(t, err)
 			rec.Record(t.Context(), ev)
 		}
 		rec.Close(t.Context())
@@ -132,8 +133,7 @@ func messages(t *testing.T, p *agenttest.Pipeline) []ptrace.Traces {
 	t.Helper()
 	var out []ptrace.Traces
 	for _, raw := range p.OTLP() {
-		td, err := (&ptrace.ProtoUnmarshaler{}).UnmarshalTraces(raw)
-		must(t, err)
+		td := must.Get((&ptrace.ProtoUnmarshaler{}).UnmarshalTraces(raw))(t)
 		out = append(out, td)
 	}
 	return out
@@ -141,8 +141,7 @@ func messages(t *testing.T, p *agenttest.Pipeline) []ptrace.Traces {
 
 func treeJSON(t *testing.T, s *session.Session) string {
 	t.Helper()
-	b, err := json.MarshalIndent(s, "", " ")
-	must(t, err)
+	b := must.Get(json.MarshalIndent(s, "", " "))(t)
 	return string(b)
 }
 
@@ -186,19 +185,18 @@ func readAll(t *testing.T, db string) map[string]stored {
 // eachSession reads all sessions of a database.
 func eachSession(t *testing.T, db string, f func(id string, rows []session.Row, blocks []session.Block)) {
 	t.Helper()
-	s, err := sqlitestore.OpenReadOnly(t.Context(), db)
-	must(t, err)
+	s := must.Get(sqlitestore.OpenReadOnly(t.Context(), db))(t)
 	defer func() { _ = s.Close() }()
 	for sum, err := range s.Sessions(t.Context(), store.Query{}) {
-		must(t, err)
+		must.Do(t, err)
 		var rows []session.Row
 		for row, err := range s.Rows(t.Context(), sum.Key) {
-			must(t, err)
+			must.Do(t, err)
 			rows = append(rows, row)
 		}
 		var blocks []session.Block
 		for b, err := range s.Blocks(t.Context(), sum.Key) {
-			must(t, err)
+			must.Do(t, err)
 			blocks = append(blocks, b)
 		}
 		f(sum.ID, rows, blocks)
@@ -273,7 +271,7 @@ func testGateways(t *testing.T, bin string) {
 	for _, g := range gateways {
 		g.stop(t, true)
 	}
-	must(t, sameTrees(readAll(t, db), want))
+	must.Do(t, sameTrees(readAll(t, db), want))
 	t.Logf("%d spans of %d sessions over two gateways", len(all), len(want))
 }
 
@@ -308,7 +306,7 @@ func testLoadBalancing(t *testing.T, bin string) {
 		}
 		got[id] = s
 	}
-	must(t, sameTrees(got, want))
+	must.Do(t, sameTrees(got, want))
 	if first == 0 || first == len(got) {
 		t.Errorf("%d of %d sessions went to the first gateway, want some to each", first, len(got))
 	}
@@ -435,8 +433,7 @@ func checkExact(t *testing.T, s stored, n int) {
 
 // testKafka: OTLP into Kafka, two consumers out of it into one store, one of which is killed on the way.
 func testKafka(t *testing.T, bin string) {
-	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(6, "otlp_spans"))
-	must(t, err)
+	broker := must.Get(kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(6, "otlp_spans")))(t)
 	defer broker.Close()
 	for _, addr := range broker.ListenAddrs() {
 		if host, _, _ := net.SplitHostPort(addr); !net.ParseIP(host).IsLoopback() {

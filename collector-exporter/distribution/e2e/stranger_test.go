@@ -32,6 +32,7 @@ import (
 	"github.com/otelagent/otelagent/dialects"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
@@ -86,8 +87,7 @@ func TestStranger(t *testing.T) {
 		}
 	}
 	done := step(t, "build the stock collector")
-	between, err := stock()
-	must(t, err)
+	between := must.Get(stock())(t)
 	done()
 	if out := run(t, t.TempDir(), between, "components"); strings.Contains(out, "agent_session") ||
 		strings.Contains(out, "otelagent/") {
@@ -150,8 +150,7 @@ func strangers(t *testing.T) []ptrace.Traces {
 			if strings.HasSuffix(f, ".raw.ndjson") {
 				continue
 			}
-			text, err := os.ReadFile(f)
-			must(t, err)
+			text := must.Get(os.ReadFile(f))(t)
 			d, _, from, err := dialects.Open(bytes.NewReader(text))
 			if err != nil {
 				t.Fatalf("%s: %v", f, err)
@@ -246,8 +245,7 @@ func (w way) send(t *testing.T, c *collector, all []ptrace.Traces) {
 			c.post(t, w.inPacked, td)
 			continue
 		}
-		conn, err := grpc.NewClient(c.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
-		must(t, err)
+		conn := must.Get(grpc.NewClient(c.grpc, grpc.WithTransportCredentials(insecure.NewCredentials())))(t)
 		var opts []grpc.CallOption
 		if w.inPacked != "" {
 			opts = append(opts, grpc.UseCompressor(grpcgzip.Name))
