@@ -16,8 +16,10 @@ import (
 
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/agenttest/phifixtures"
+	"github.com/otelagent/otelagent/agenttest/play"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/session/export"
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/guide"
 	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/internal/writer"
@@ -36,7 +38,7 @@ func guideFile(t *testing.T, name string) []byte {
 func importGuide(t *testing.T, text []byte) session.Batch {
 	t.Helper()
 	p := agenttest.New(t, content, writer.WithDerivedIDs)
-	if n := recordAll(t, p, guide.NewDecoder().Events(bytes.NewReader(text))); n > 0 {
+	if n := play.Events(t, event.NewRecorder(p.Tracer()), guide.NewDecoder().Events(bytes.NewReader(text))); n > 0 {
 		t.Errorf("%d events had no place", n)
 	}
 	if r := p.Report(); len(r.Rejected) > 0 || r.Foreign > 0 || r.Cut > 0 {

@@ -220,7 +220,7 @@ func TestLiveEndsAlike(t *testing.T) {
 			continue
 		}
 		t.Run(f.String(), func(t *testing.T) {
-			without := play(t, f.Events, nil, content, writer.WithDerivedIDs).Batch()
+			without := played(t, f.Events, nil, content, writer.WithDerivedIDs).Batch()
 			p := agenttest.NewLive(t, content, partly, writer.WithDerivedIDs)
 			record(t, event.NewRecorder(p.Tracer()), f.Events)
 			with := p.Batch()

@@ -19,10 +19,12 @@ import (
 
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/agenttest/phifixtures"
+	"github.com/otelagent/otelagent/agenttest/play"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/session/otlprow"
 	"github.com/otelagent/otelagent/backend/store/project"
 	"github.com/otelagent/otelagent/backend/store/sqlitestore"
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/phi"
 	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/internal/rawjson"
@@ -110,7 +112,7 @@ func playLong(t testing.TB, name string) *agenttest.Pipeline {
 	events := phifixtures.Long(t, repository, name)
 	defer events.Close()
 	p := agenttest.New(t, writer.WithDerivedIDs, content)
-	recordAll(t, p, phi.NewDecoder().Events(events))
+	play.Events(t, event.NewRecorder(p.Tracer()), phi.NewDecoder().Events(events))
 	return p
 }
 

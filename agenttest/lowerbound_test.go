@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/otelagent/otelagent/agenttest"
+	"github.com/otelagent/otelagent/agenttest/play"
 	"github.com/otelagent/otelagent/backend/inspect"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/session/export"
@@ -14,6 +15,7 @@ import (
 	"github.com/otelagent/otelagent/backend/store/project"
 	"github.com/otelagent/otelagent/backend/store/stats"
 	"github.com/otelagent/otelagent/dialects"
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/otelagent"
 )
@@ -34,7 +36,7 @@ func TestViewsOfLowerBounds(t *testing.T) {
 			`"usage":{"input":1000,"output":80,"lower_bound":true},"cost":0.25,"currency":"USD"}`)
 	d, _ := dialects.Named("otelagent")
 	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent))
-	recordAll(t, p, d.New().Events(strings.NewReader(text)))
+	play.Events(t, event.NewRecorder(p.Tracer()), d.New().Events(strings.NewReader(text)))
 	b := p.Batch()
 	st := memstore.New()
 	must.Do(t, st.Put(t.Context(), b))

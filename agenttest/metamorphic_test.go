@@ -101,17 +101,9 @@ func TestOrderBlind(t *testing.T) {
 }
 
 // stored reads what a store has of a session.
-func stored(t testing.TB, st store.Store, key session.Key) (b session.Batch) {
+func stored(t testing.TB, st store.Store, key session.Key) session.Batch {
 	t.Helper()
-	for row, err := range st.Rows(t.Context(), key) {
-		must.Do(t, err)
-		b.Rows = append(b.Rows, row)
-	}
-	for block, err := range st.Blocks(t.Context(), key) {
-		must.Do(t, err)
-		b.Blocks = append(b.Blocks, block)
-	}
-	return b
+	return session.Batch{Rows: must.All(st.Rows(t.Context(), key))(t), Blocks: must.All(st.Blocks(t.Context(), key))(t)}
 }
 
 // part is one span of a tree without its children, sums and defects.

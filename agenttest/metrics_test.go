@@ -3,7 +3,6 @@ package agenttest_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -23,6 +22,7 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"github.com/otelagent/otelagent/agenttest"
+	"github.com/otelagent/otelagent/agenttest/play"
 	"github.com/otelagent/otelagent/dialects"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
@@ -125,16 +125,7 @@ func record(t *testing.T, rec *event.Recorder, text []byte, opts ...input.Settin
 	t.Helper()
 	d, _, whole, err := dialects.Open(bytes.NewReader(text))
 	must.Do(t, err)
-	for ev, err := range d.New(opts...).Events(whole) {
-		var bad *input.LineError
-		if err != nil && !errors.As(err, &bad) {
-			t.Fatal(err)
-		}
-		if err == nil {
-			rec.Record(context.Background(), ev)
-		}
-	}
-	rec.Close(context.Background())
+	play.Lines(t, rec, d.New(opts...).Events(whole))
 }
 
 // The metrics of a loop in Go, and of a recording of each dialect, in each profile. What a profile does not have is

@@ -3,7 +3,6 @@ package agenttest_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"regexp"
 	"testing"
 
@@ -13,7 +12,6 @@ import (
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/session/otlprow"
-	"github.com/otelagent/otelagent/dialects"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/must"
@@ -50,18 +48,7 @@ func TestUsageUnderOwnKeys(t *testing.T) {
 				return err
 			}))))(t)
 		tracer := otelagent.NewTracer(writer.WithDerivedIDs, otelagent.WithTracerProvider(sdk.TracerProvider()))
-		d, _, whole, err := dialects.Open(bytes.NewReader(text))
-		must.Do(t, err)
-		rec := event.NewRecorder(tracer)
-		for ev, err := range d.New(input.Settings{Session: "given-session"}).Events(whole) {
-			var bad *input.LineError
-			if err != nil && !errors.As(err, &bad) {
-				t.Fatal(err)
-			} else if err == nil {
-				rec.Record(t.Context(), ev)
-			}
-		}
-		rec.Close(t.Context())
+		record(t, event.NewRecorder(tracer), text, input.Settings{Session: "given-session"})
 		must.Do(t, sdk.Shutdown(t.Context()))
 		trees := treesOf(got)
 		if len(trees) != len(want) {

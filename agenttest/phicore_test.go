@@ -2,7 +2,6 @@ package agenttest_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/agenttest/phifixtures"
+	"github.com/otelagent/otelagent/agenttest/play"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/session/export"
 	"github.com/otelagent/otelagent/dialects/event"
@@ -41,43 +41,25 @@ var digests = otelagent.WithCapture(otelagent.CaptureDigests)
 // replay plays an event stream as `otelagent send` does with a file, and returns the batch that arrived.
 func replay(t *testing.T, events []byte, opts ...otelagent.Option) session.Batch {
 	t.Helper()
-	return play(t, events, nil, append([]otelagent.Option{writer.WithDerivedIDs}, opts...)...).Batch()
+	return played(t, events, nil, append([]otelagent.Option{writer.WithDerivedIDs}, opts...)...).Batch()
 }
 
-// play plays an event stream.
-func play(t *testing.T, events []byte, reader []input.Settings, opts ...otelagent.Option) *agenttest.Pipeline {
+// played plays an event stream.
+func played(t *testing.T, events []byte, reader []input.Settings, opts ...otelagent.Option) *agenttest.Pipeline {
 	t.Helper()
 	p := agenttest.New(t, opts...)
-	recordAll(t, p, phi.NewDecoder(reader...).Events(bytes.NewReader(events)))
+	play.Events(t, event.NewRecorder(p.Tracer()), phi.NewDecoder(reader...).Events(bytes.NewReader(events)))
 	if r := p.Report(); len(r.Rejected) > 0 || r.Foreign > 0 || r.Cut > 0 {
 		t.Fatalf("what we send we must read: %+v", r)
 	}
 	return p
 }
 
-// recordAll records events, none of which may be bad, and returns the number of those without a place.
-func recordAll(t testing.TB, p *agenttest.Pipeline, events iter.Seq2[event.Event, error]) (lost int64) {
-	t.Helper()
-	rec := event.NewRecorder(p.Tracer())
-	for ev, err := range events {
-		must.Do(t, err)
-		rec.Record(t.Context(), ev)
-	}
-	rec.Close(t.Context())
-	return rec.Lost()
-}
-
 // playLenient plays a stream of which some lines are bad.
 func playLenient(t *testing.T, events []byte) session.Batch {
 	t.Helper()
 	p := agenttest.New(t, content, writer.WithDerivedIDs)
-	rec := event.NewRecorder(p.Tracer())
-	for ev, err := range phi.NewDecoder().Events(bytes.NewReader(events)) {
-		if err == nil {
-			rec.Record(context.Background(), ev)
-		}
-	}
-	rec.Close(context.Background())
+	play.Lines(t, event.NewRecorder(p.Tracer()), phi.NewDecoder().Events(bytes.NewReader(events)))
 	return p.Batch()
 }
 

@@ -125,7 +125,7 @@ func TestSourcesAreOneSession(t *testing.T) {
 	for _, f := range phifixtures.All(t, repository) {
 		t.Run(f.String(), func(t *testing.T) {
 			saved := savedLedger(t, f)
-			live, file := play(t, f.Events, []input.Settings{{Live: true}}, content).Batch(), replay(t, f.Events, content)
+			live, file := played(t, f.Events, []input.Settings{{Live: true}}, content).Batch(), replay(t, f.Events, content)
 			ledger, bare := replay(t, saved, content), replay(t, withoutEvents(saved), content)
 			once := treesOf(file)
 			every := []session.Batch{live, file, ledger}
@@ -207,7 +207,7 @@ func TestLiveAndFromFileInOrder(t *testing.T) {
 	for _, f := range phifixtures.All(t, repository) {
 		t.Run(f.String(), func(t *testing.T) {
 			file := replay(t, f.Events).Rows
-			live := play(t, f.Events, []input.Settings{{Live: true}}).Batch().Rows
+			live := played(t, f.Events, []input.Settings{{Live: true}}).Batch().Rows
 			late := map[int64]bool{} // what makes a live tool end with one of the file, or next to it
 			for _, a := range file {
 				for _, b := range live {

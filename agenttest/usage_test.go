@@ -17,8 +17,10 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"github.com/otelagent/otelagent/agenttest"
+	"github.com/otelagent/otelagent/agenttest/play"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/dialects"
+	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/internal/writer"
@@ -109,7 +111,7 @@ func playAs(t *testing.T, dialect string, settings []input.Settings, text string
 		t.Fatalf("no dialect %s", dialect)
 	}
 	p := agenttest.New(t, opts...)
-	recordAll(t, p, d.New(settings...).Events(strings.NewReader(text)))
+	play.Events(t, event.NewRecorder(p.Tracer()), d.New(settings...).Events(strings.NewReader(text)))
 	return p.Batch()
 }
 

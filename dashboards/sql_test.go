@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -20,12 +19,12 @@ import (
 	_ "modernc.org/sqlite" // the driver, as the plugin of Grafana has it
 
 	"github.com/otelagent/otelagent/agenttest"
+	"github.com/otelagent/otelagent/agenttest/play"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/project"
 	"github.com/otelagent/otelagent/backend/store/sqlitestore"
 	"github.com/otelagent/otelagent/dialects/event"
-	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/phi"
 	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/internal/writer"
@@ -51,16 +50,7 @@ func sessions(t *testing.T) session.Batch {
 	everything(t, (*writer.Tracer)(p.Tracer()), unnamed, "", began.Add(2*time.Hour))
 	f := must.Get(os.Open("../cmd/otelagent/demo.ndjson"))(t)
 	defer f.Close()
-	rec := event.NewRecorder(p.Tracer())
-	for ev, err := range phi.NewDecoder().Events(f) {
-		var bad *input.LineError
-		if err == nil {
-			rec.Record(t.Context(), ev)
-		} else if !errors.As(err, &bad) {
-			t.Fatal(err)
-		}
-	}
-	rec.Close(t.Context())
+	play.Lines(t, event.NewRecorder(p.Tracer()), phi.NewDecoder().Events(f))
 	return p.Batch()
 }
 

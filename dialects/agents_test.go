@@ -15,6 +15,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/otelagent/otelagent/agenttest"
+	"github.com/otelagent/otelagent/agenttest/play"
 	"github.com/otelagent/otelagent/backend/message"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/dialects"
@@ -93,15 +94,7 @@ func (a agent) record(t testing.TB, level otelagent.Capture, families ...transcr
 	p := agenttest.New(t, otelagent.WithCapture(level), writer.WithDerivedIDs)
 	for _, f := range families {
 		rec := event.NewRecorder(p.Tracer())
-		for ev, err := range f.Events(a.new()) {
-			if err == nil {
-				rec.Record(t.Context(), ev)
-			} else if !errors.As(err, new(*input.LineError)) {
-				t.Fatal(err)
-			}
-		}
-		rec.Close(t.Context())
-		if rec.Lost() > 0 {
+		if play.Lines(t, rec, f.Events(a.new())); rec.Lost() > 0 {
 			t.Errorf("%d events lost", rec.Lost())
 		}
 	}

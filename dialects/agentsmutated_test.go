@@ -2,17 +2,16 @@ package dialects_test
 
 import (
 	"bytes"
-	"errors"
 	"os"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/otelagent/otelagent/agenttest"
+	"github.com/otelagent/otelagent/agenttest/play"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/dialects"
 	"github.com/otelagent/otelagent/dialects/event"
-	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
@@ -31,17 +30,7 @@ func sumsOf(t *testing.T, name string, text []byte) (sums []transcriptSums, reje
 	t.Helper()
 	d, _ := dialects.Named(name)
 	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), writer.WithDerivedIDs)
-	rec := event.NewRecorder(p.Tracer())
-	for ev, err := range d.New().Events(bytes.NewReader(text)) {
-		if bad := (*input.LineError)(nil); errors.As(err, &bad) {
-			rejected++
-		} else if err != nil {
-			t.Fatal(err)
-		} else {
-			rec.Record(t.Context(), ev)
-		}
-	}
-	rec.Close(t.Context())
+	rejected = play.Lines(t, event.NewRecorder(p.Tracer()), d.New().Events(bytes.NewReader(text)))
 	for _, s := range p.Sessions() {
 		one := transcriptSums{Session: s.ID, Runs: len(s.Runs), Usage: s.Usage}
 		for _, r := range s.Runs {

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/otelagent/otelagent/agenttest"
+	"github.com/otelagent/otelagent/agenttest/play"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/dialects"
 	"github.com/otelagent/otelagent/dialects/event"
@@ -154,14 +155,9 @@ func TestSentAgain(t *testing.T) {
 			var rows []session.Row
 			send := func(text []byte) string {
 				p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), writer.WithDerivedIDs)
-				rec := event.NewRecorder(p.Tracer())
 				d, _ := dialects.Named(name)
-				for ev, err := range d.New(input.Settings{Session: "given"}).Events(bytes.NewReader(text)) {
-					if err == nil {
-						rec.Record(t.Context(), ev)
-					}
-				}
-				rec.Close(t.Context())
+				play.Lines(t, event.NewRecorder(p.Tracer()),
+					d.New(input.Settings{Session: "given"}).Events(bytes.NewReader(text)))
 				rows = append(rows, p.Batch().Rows...)
 				out := must.Get(json.MarshalIndent(session.AssembleAll(rows), "", " "))(t)
 				return string(out)

@@ -20,6 +20,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/otelagent/otelagent/agenttest"
+	"github.com/otelagent/otelagent/agenttest/play"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/phi"
 	"github.com/otelagent/otelagent/internal/must"
@@ -79,11 +80,7 @@ func TestRequestsComeBack(t *testing.T) {
 			raw := must.Get(os.ReadFile(file))(t)
 			p, exp := collect(t)
 			rec := event.NewRecorder(otelagent.NewTracer(capturing, otelagent.WithTracerProvider(p)))
-			for ev, err := range phi.NewDecoder().Events(bytes.NewReader(raw)) {
-				must.Do(t, err)
-				rec.Record(t.Context(), ev)
-			}
-			rec.Close(t.Context())
+			play.Events(t, rec, phi.NewDecoder().Events(bytes.NewReader(raw)))
 			w := readWire(t, exp.GetSpans())
 			w.checkLists(t)
 			nth := map[string]int{}

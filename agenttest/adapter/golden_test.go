@@ -20,6 +20,7 @@ import (
 	api "go.opentelemetry.io/otel/trace"
 	"golang.org/x/tools/txtar"
 
+	"github.com/otelagent/otelagent/agenttest/play"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/ndjson"
@@ -47,7 +48,7 @@ func TestGolden(t *testing.T) {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
 			arc := must.Get(txtar.ParseFile(file))(t)
 			events, opts := goldenInput(t, arc)
-			all := play(t, bytes.NewReader(events), opts...)
+			all := played(t, bytes.NewReader(events), opts...)
 			for _, s := range all {
 				if n := len(s.Attributes); n > maxTurnAttributes && attr(s, spans.KindKey).AsString() == spans.SpanTurn {
 					t.Errorf("turn %d has %d attributes, want at most %d", intOf(s, spans.TurnIndexKey), n, maxTurnAttributes)
@@ -96,8 +97,8 @@ func goldenInput(t *testing.T, arc *txtar.Archive) ([]byte, []otelagent.Option) 
 	return b, opts
 }
 
-// play sends phi-core events through a Recorder and returns its spans.
-func play(t testing.TB, events io.Reader, opts ...otelagent.Option) tracetest.SpanStubs {
+// played sends phi-core events through a Recorder and returns its spans.
+func played(t testing.TB, events io.Reader, opts ...otelagent.Option) tracetest.SpanStubs {
 	t.Helper()
 	exp := tracetest.NewInMemoryExporter()
 	keep := &keptExporter{InMemoryExporter: exp}
@@ -113,14 +114,7 @@ func play(t testing.TB, events io.Reader, opts ...otelagent.Option) tracetest.Sp
 	if input.Own(text) {
 		decoder = ndjson.NewDecoder()
 	}
-	for ev, err := range decoder.Events(bytes.NewReader(text)) {
-		if err != nil {
-			t.Logf("input: %v", err)
-			continue
-		}
-		rec.Record(t.Context(), ev)
-	}
-	rec.Close(t.Context())
+	play.Lines(t, rec, decoder.Events(bytes.NewReader(text)))
 	must.Do(t, p.Shutdown(context.WithoutCancel(t.Context())))
 	return exp.GetSpans()
 }

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"github.com/otelagent/otelagent/agenttest"
+	"github.com/otelagent/otelagent/agenttest/play"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/ndjson"
@@ -34,11 +35,7 @@ func TestRecorder(t *testing.T) {
 			ids := func() string { n++; return fmt.Sprint("made-", n) }
 			p := agenttest.New(t)
 			rec := event.NewRecorder(p.Tracer(), event.WithIDs(ids))
-			for ev, err := range ndjson.NewDecoder().Events(bytes.NewReader(arc.Files[i].Data)) {
-				must.Do(t, err)
-				rec.Record(t.Context(), ev)
-			}
-			rec.Close(t.Context())
+			play.Events(t, rec, ndjson.NewDecoder().Events(bytes.NewReader(arc.Files[i].Data)))
 			rec.Record(t.Context(), &event.RunStarted{})
 			got := fmt.Sprintln(rec.Lost(), "events lost") + outlines(p.Sessions())
 			if want := &arc.Files[i+1].Data; *update {

@@ -21,6 +21,7 @@ import (
 	"testing"
 
 	"github.com/otelagent/otelagent/agenttest"
+	"github.com/otelagent/otelagent/agenttest/play"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/memstore"
@@ -28,7 +29,6 @@ import (
 	"github.com/otelagent/otelagent/backend/store/reader"
 	"github.com/otelagent/otelagent/backend/web"
 	"github.com/otelagent/otelagent/dialects/event"
-	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/ndjson"
 	"github.com/otelagent/otelagent/dialects/phi"
 	"github.com/otelagent/otelagent/internal/must"
@@ -56,17 +56,7 @@ func record(t testing.TB, st store.Store, path, rename string) {
 func put(t testing.TB, st store.Store, events iter.Seq2[event.Event, error], rename string) {
 	t.Helper()
 	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), writer.WithDerivedIDs)
-	rec := event.NewRecorder(p.Tracer())
-	for ev, err := range events {
-		var bad *input.LineError
-		switch {
-		case err == nil:
-			rec.Record(t.Context(), ev)
-		case !errors.As(err, &bad):
-			t.Fatal(err)
-		}
-	}
-	rec.Close(t.Context())
+	play.Lines(t, event.NewRecorder(p.Tracer()), events)
 	batch := p.Batch()
 	for i := range batch.Rows {
 		batch.Rows[i].Session.ID = cmp.Or(rename, batch.Rows[i].Session.ID)

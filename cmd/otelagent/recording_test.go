@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
 
+	"github.com/otelagent/otelagent/agenttest/play"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/phi"
 	"github.com/otelagent/otelagent/otelagent"
@@ -45,11 +46,7 @@ func otlpJSON(t *testing.T) string {
 	must(t, err)
 	rec := event.NewRecorder(otelagent.NewTracer(otelagent.WithTracerProvider(p.TracerProvider()),
 		otelagent.WithCapture(otelagent.CaptureContent)))
-	for ev, err := range phi.NewDecoder().Events(bytes.NewReader(demoEvents)) {
-		must(t, err)
-		rec.Record(t.Context(), ev)
-	}
-	rec.Close(t.Context())
+	play.Events(t, rec, phi.NewDecoder().Events(bytes.NewReader(demoEvents)))
 	must(t, p.Shutdown(t.Context()))
 	return lines.String()
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/otelagent/otelagent/collector-exporter/agentsessionexporter/internal/metadatatest"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/phi"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
@@ -230,14 +231,8 @@ func read(t *testing.T, st store.Store) map[string]string {
 	requests := map[string]string{}
 	for sum, err := range st.Sessions(t.Context(), store.Query{}) {
 		require.NoError(t, err)
-		var rows []session.Row
-		for row, err := range st.Rows(t.Context(), sum.Key) {
-			require.NoError(t, err)
-			rows = append(rows, row)
-		}
-		blocks, err := session.NewBlockSet(st.Blocks(t.Context(), sum.Key))
-		require.NoError(t, err)
-		tree := session.Assemble(rows)
+		blocks := must.Get(session.NewBlockSet(st.Blocks(t.Context(), sum.Key)))(t)
+		tree := session.Assemble(must.All(st.Rows(t.Context(), sum.Key))(t))
 		for _, run := range tree.Runs {
 			for _, turn := range run.Turns {
 				for _, q := range turn.Requests {

@@ -2,7 +2,6 @@ package clark
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"io"
 	"slices"
@@ -14,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/otelagent/otelagent/agenttest"
+	"github.com/otelagent/otelagent/agenttest/play"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/otelagent"
@@ -59,15 +59,8 @@ func TestTrajectoryThatFails(t *testing.T) {
 func sent(t *testing.T, text []byte) (got *tree, bad int) {
 	t.Helper()
 	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent))
-	rec := event.NewRecorder(p.Tracer())
-	for ev, err := range NewDecoder(input.Settings{Session: "given"}).Events(bytes.NewReader(text)) {
-		if err != nil {
-			bad++
-			continue
-		}
-		rec.Record(context.Background(), ev)
-	}
-	rec.Close(context.Background())
+	bad = play.Lines(t, event.NewRecorder(p.Tracer()),
+		NewDecoder(input.Settings{Session: "given"}).Events(bytes.NewReader(text)))
 	return treeOf(t, p), bad
 }
 

@@ -3,7 +3,7 @@ package clark
 import (
 	"bytes"
 	stdcmp "cmp"
-	"context"
+	"iter"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/otelagent/otelagent/agenttest"
+	"github.com/otelagent/otelagent/agenttest/play"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
@@ -122,18 +123,11 @@ func recorded(t *testing.T, base string, f form) (*tree, *agenttest.Pipeline) {
 		d.WithTrajectory(bytes.NewReader(readFile(t, base+".trajectory.jsonl")))
 	}
 	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent))
-	rec := event.NewRecorder(p.Tracer())
-	for i, in := range f.inputs(t, base) {
-		for ev, err := range d.Events(bytes.NewReader(in)) {
-			if err != nil {
-				t.Errorf("input %d: %v", i, err)
-				continue
-			}
-			rec.Record(context.Background(), ev)
-		}
+	var all []iter.Seq2[event.Event, error]
+	for _, in := range f.inputs(t, base) {
+		all = append(all, d.Events(bytes.NewReader(in)))
 	}
-	rec.Close(context.Background())
-	if n := rec.Lost(); n > 0 && !strings.Contains(base, "late-tool-updates") {
+	if n := play.Events(t, event.NewRecorder(p.Tracer()), all...); n > 0 && !strings.Contains(base, "late-tool-updates") {
 		t.Errorf("%d events lost", n)
 	}
 	return treeOf(t, p), p

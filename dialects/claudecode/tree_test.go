@@ -1,7 +1,6 @@
 package claudecode_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"iter"
@@ -11,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/otelagent/otelagent/agenttest"
+	"github.com/otelagent/otelagent/agenttest/play"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/dialects/claudecode"
 	"github.com/otelagent/otelagent/dialects/event"
@@ -92,16 +92,8 @@ func treeOf(t testing.TB, all ...events) []*session.Session {
 // record records events in a pipeline.
 func record(t testing.TB, p *agenttest.Pipeline, all ...events) {
 	t.Helper()
-	rec := event.NewRecorder(p.Tracer())
-	for _, of := range all {
-		for ev, err := range of {
-			must.Do(t, err)
-			rec.Record(context.Background(), ev)
-		}
-	}
-	rec.Close(context.Background())
-	if rec.Lost() > 0 {
-		t.Errorf("%d events lost", rec.Lost())
+	if lost := play.Events(t, event.NewRecorder(p.Tracer()), all...); lost > 0 {
+		t.Errorf("%d events lost", lost)
 	}
 }
 

@@ -3,6 +3,7 @@ package codex_test
 import (
 	"encoding/json"
 	"fmt"
+	"iter"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/otelagent/otelagent/agenttest"
+	"github.com/otelagent/otelagent/agenttest/play"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/dialects/codex"
 	"github.com/otelagent/otelagent/dialects/event"
@@ -27,18 +29,15 @@ import (
 func rows(t testing.TB, capture otelagent.Capture, paths ...string) session.Batch {
 	t.Helper()
 	p := agenttest.New(t, otelagent.WithCapture(capture), writer.WithDerivedIDs)
-	rec := event.NewRecorder(p.Tracer())
 	families, problems := transcript.Find(codex.Agent, paths...)
 	if len(families) == 0 || problems != nil {
 		t.Fatalf("%d families in %v, %v", len(families), paths, problems)
 	}
+	var all []iter.Seq2[event.Event, error]
 	for _, f := range families {
-		for ev, err := range f.Events(codex.Agent.NewDecoder()) {
-			must.Do(t, err)
-			rec.Record(t.Context(), ev)
-		}
+		all = append(all, f.Events(codex.Agent.NewDecoder()))
 	}
-	rec.Close(t.Context())
+	play.Events(t, event.NewRecorder(p.Tracer()), all...)
 	return p.Batch()
 }
 

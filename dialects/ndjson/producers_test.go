@@ -2,7 +2,6 @@ package ndjson_test
 
 import (
 	"bytes"
-	"context"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/otelagent/otelagent/agenttest"
+	"github.com/otelagent/otelagent/agenttest/play"
 	"github.com/otelagent/otelagent/backend/inspect"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/dialects/event"
@@ -23,14 +23,9 @@ import (
 func recorded(t *testing.T, name string, opts ...input.Settings) (*session.Session, *session.BlockSet) {
 	t.Helper()
 	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent))
-	rec := event.NewRecorder(p.Tracer())
 	text := must.Get(os.ReadFile(filepath.Join("testdata", "producers", name+".ndjson")))(t)
-	for ev, err := range ndjson.NewDecoder(opts...).Events(bytes.NewReader(text)) {
-		must.Do(t, err)
-		rec.Record(context.Background(), ev)
-	}
-	rec.Close(context.Background())
-	if n := rec.Lost(); n != 0 {
+	events := ndjson.NewDecoder(opts...).Events(bytes.NewReader(text))
+	if n := play.Events(t, event.NewRecorder(p.Tracer()), events); n != 0 {
 		t.Errorf("%d events lost", n)
 	}
 	blocks := p.Batch().Blocks

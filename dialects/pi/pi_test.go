@@ -3,12 +3,14 @@ package pi_test
 import (
 	"encoding/json"
 	"fmt"
+	"iter"
 	"os"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/otelagent/otelagent/agenttest"
+	"github.com/otelagent/otelagent/agenttest/play"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/pi"
@@ -23,19 +25,15 @@ import (
 func rows(t *testing.T, path string) []session.Row {
 	t.Helper()
 	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), writer.WithDerivedIDs)
-	rec := event.NewRecorder(p.Tracer())
 	families, problems := transcript.Find(pi.Agent, path)
 	if problems != nil {
 		t.Fatal(problems)
 	}
+	var all []iter.Seq2[event.Event, error]
 	for _, f := range families {
-		for ev, err := range f.Events(pi.Agent.NewDecoder()) {
-			if err == nil {
-				rec.Record(t.Context(), ev)
-			}
-		}
+		all = append(all, f.Events(pi.Agent.NewDecoder()))
 	}
-	rec.Close(t.Context())
+	play.Lines(t, event.NewRecorder(p.Tracer()), all...)
 	return p.Batch().Rows
 }
 

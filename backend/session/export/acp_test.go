@@ -3,7 +3,6 @@ package export_test
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"encoding/json"
 	"fmt"
 	"iter"
@@ -17,6 +16,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/otelagent/otelagent/agenttest"
+	"github.com/otelagent/otelagent/agenttest/play"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/session/export"
 	"github.com/otelagent/otelagent/dialects/acp"
@@ -29,14 +29,7 @@ import (
 func recorded(t *testing.T, events iter.Seq2[event.Event, error], capture otelagent.Capture) []export.Recorded {
 	t.Helper()
 	p := agenttest.New(t, otelagent.WithCapture(capture), writer.WithDerivedIDs)
-	rec := event.NewRecorder(p.Tracer())
-	for ev, err := range events {
-		if err != nil {
-			t.Fatal(err)
-		}
-		rec.Record(context.Background(), ev)
-	}
-	rec.Close(context.Background())
+	play.Events(t, event.NewRecorder(p.Tracer()), events)
 	return arrived(t, p)
 }
 

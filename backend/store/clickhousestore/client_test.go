@@ -427,14 +427,6 @@ func TestReadOnly(t *testing.T) {
 	}
 }
 
-func all[T any](t *testing.T, seq iter.Seq2[T, error]) (out []T) {
-	t.Helper()
-	for v, err := range seq {
-		must.Do(t, err)
-		out = append(out, v)
-	}
-	return out
-}
 
 // TestNoSQL puts what looks like SQL wherever a caller may, and finds nothing of it in a statement.
 func TestNoSQL(t *testing.T) {

@@ -61,12 +61,7 @@ func put(t *testing.T, st store.Store, rows ...session.Row) session.Batch {
 
 func dirty(t *testing.T, st store.Store) int {
 	t.Helper()
-	n := 0
-	for _, err := range st.Sessions(t.Context(), store.Query{AllTenants: true, Stale: true}) {
-		must.Do(t, err)
-		n++
-	}
-	return n
+	return len(must.Get(store.Stale(t.Context(), st))(t))
 }
 
 // bubble runs f with a store and a worker in a synctest bubble.

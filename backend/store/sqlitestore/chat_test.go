@@ -21,6 +21,7 @@ import (
 
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/agenttest/phifixtures"
+	"github.com/otelagent/otelagent/agenttest/play"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/session/export"
 	"github.com/otelagent/otelagent/backend/store"
@@ -206,19 +207,11 @@ func TestChatIndexes(t *testing.T) {
 // projected without.
 func TestChatTablesCatchUp(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s.db")
-	with := func(opts ...Option) (dirty int, s *Store) {
-		s = must.Get(Open(t.Context(), path, opts...))(t)
-		for _, err := range s.Sessions(t.Context(), store.Query{AllTenants: true, Stale: true}) {
-			must.Do(t, err)
-			dirty++
-		}
-		return dirty, s
-	}
 	step := func(wantDirty int, touch bool, want string, opts ...Option) {
 		t.Helper()
-		n, s := with(opts...)
+		s := must.Get(Open(t.Context(), path, opts...))(t)
 		defer s.Close()
-		if n != wantDirty {
+		if n := len(must.Get(store.Stale(t.Context(), s))(t)); n != wantDirty {
 			t.Errorf("%d dirty sessions, want %d", n, wantDirty)
 		}
 		if touch {
@@ -246,12 +239,7 @@ func recordInto(t *testing.T, s *Store, scenario string) session.Batch {
 			continue
 		}
 		p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), writer.WithDerivedIDs)
-		rec := event.NewRecorder(p.Tracer())
-		for ev, err := range phi.NewDecoder().Events(bytes.NewReader(f.Events)) {
-			must.Do(t, err)
-			rec.Record(context.Background(), ev)
-		}
-		rec.Close(context.Background())
+		play.Events(t, event.NewRecorder(p.Tracer()), phi.NewDecoder().Events(bytes.NewReader(f.Events)))
 		b := p.Batch()
 		must.Do(t, s.Put(t.Context(), b))
 		return b

@@ -54,12 +54,8 @@ func sound(t *testing.T) string {
 // damaged returns a copy of a database in which the pages that dbstat has under which were changed.
 func damaged(t *testing.T, from, which string, damage func(page []byte)) string {
 	t.Helper()
-	var pages []int64
-	s := newReader(t, from)
-	for n, err := range each(t.Context(), s, "find pages", `SELECT pageno FROM dbstat WHERE `+which, nil, scanOne[int64]) {
-		must.Do(t, err)
-		pages = append(pages, n)
-	}
+	pages := must.All(each(t.Context(), newReader(t, from), "find pages", `SELECT pageno FROM dbstat WHERE `+which, nil,
+		scanOne[int64]))(t)
 	if len(pages) == 0 {
 		t.Fatalf("no page %s", which)
 	}

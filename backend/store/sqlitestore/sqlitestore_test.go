@@ -81,15 +81,7 @@ func put(t *testing.T, s *Store, k session.Key, n int) {
 
 func count(t *testing.T, s *Store, k session.Key) (rows, blocks int) {
 	t.Helper()
-	for _, err := range s.Rows(t.Context(), k) {
-		must.Do(t, err)
-		rows++
-	}
-	for _, err := range s.Blocks(t.Context(), k) {
-		must.Do(t, err)
-		blocks++
-	}
-	return rows, blocks
+	return len(must.All(s.Rows(t.Context(), k))(t)), len(must.All(s.Blocks(t.Context(), k))(t))
 }
 
 // TestStore also runs SQLite's check, and its own, on the file of each case when the case ends.
@@ -357,17 +349,9 @@ var byContent = cmp.Options{
 }
 
 // content reads all of a session.
-func content(t *testing.T, s *Store, k session.Key) (b session.Batch) {
+func content(t *testing.T, s *Store, k session.Key) session.Batch {
 	t.Helper()
-	for r, err := range s.Rows(t.Context(), k) {
-		must.Do(t, err)
-		b.Rows = append(b.Rows, r)
-	}
-	for block, err := range s.Blocks(t.Context(), k) {
-		must.Do(t, err)
-		b.Blocks = append(b.Blocks, block)
-	}
-	return b
+	return session.Batch{Rows: must.All(s.Rows(t.Context(), k))(t), Blocks: must.All(s.Blocks(t.Context(), k))(t)}
 }
 
 // Several programs make a database at once; all of them use it.

@@ -2,7 +2,6 @@ package stats_test
 
 import (
 	"bytes"
-	"context"
 	"database/sql"
 	"os"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/agenttest/phifixtures"
+	"github.com/otelagent/otelagent/agenttest/play"
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/project"
 	"github.com/otelagent/otelagent/backend/store/sqlitestore"
@@ -27,12 +27,7 @@ func record(t *testing.T, st store.Store) {
 	t.Helper()
 	for _, f := range phifixtures.All(t, "../../..") {
 		p := agenttest.New(t, writer.WithDerivedIDs)
-		rec := event.NewRecorder(p.Tracer())
-		for ev, err := range phi.NewDecoder().Events(bytes.NewReader(f.Events)) {
-			must.Do(t, err)
-			rec.Record(context.Background(), ev)
-		}
-		rec.Close(context.Background())
+		play.Events(t, event.NewRecorder(p.Tracer()), phi.NewDecoder().Events(bytes.NewReader(f.Events)))
 		must.Do(t, st.Put(t.Context(), p.Batch()))
 	}
 	must.Do(t, project.Refresh(t.Context(), st))

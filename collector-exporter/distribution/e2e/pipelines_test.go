@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/agenttest/phifixtures"
+	"github.com/otelagent/otelagent/agenttest/play"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/session/otlprow"
 	"github.com/otelagent/otelagent/backend/store"
@@ -107,12 +109,7 @@ func recordings(t *testing.T, opts ...otelagent.Option) (sent []ptrace.Traces, w
 		p := agenttest.New(
 			t,
 			append([]otelagent.Option{writer.WithDerivedIDs, otelagent.WithCapture(otelagent.CaptureContent)}, opts...)...)
-		rec := event.NewRecorder(p.Tracer())
-		for ev, err := range phi.NewDecoder().Events(strings.NewReader(string(f.Events))) {
-			must.Do(t, err)
-			rec.Record(t.Context(), ev)
-		}
-		rec.Close(t.Context())
+		play.Events(t, event.NewRecorder(p.Tracer()), phi.NewDecoder().Events(bytes.NewReader(f.Events)))
 		sent = append(sent, messages(t, p)...)
 	}
 	var rows []session.Row // of all recordings: those of several versions of the crate share sessions
@@ -189,17 +186,7 @@ func eachSession(t *testing.T, db string, f func(id string, rows []session.Row, 
 	defer func() { _ = s.Close() }()
 	for sum, err := range s.Sessions(t.Context(), store.Query{}) {
 		must.Do(t, err)
-		var rows []session.Row
-		for row, err := range s.Rows(t.Context(), sum.Key) {
-			must.Do(t, err)
-			rows = append(rows, row)
-		}
-		var blocks []session.Block
-		for b, err := range s.Blocks(t.Context(), sum.Key) {
-			must.Do(t, err)
-			blocks = append(blocks, b)
-		}
-		f(sum.ID, rows, blocks)
+		f(sum.ID, must.All(s.Rows(t.Context(), sum.Key))(t), must.All(s.Blocks(t.Context(), sum.Key))(t))
 	}
 }
 

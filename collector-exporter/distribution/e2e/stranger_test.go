@@ -27,6 +27,7 @@ import (
 	grpcgzip "google.golang.org/grpc/encoding/gzip"
 
 	"github.com/otelagent/otelagent/agenttest"
+	"github.com/otelagent/otelagent/agenttest/play"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/session/export"
 	"github.com/otelagent/otelagent/dialects"
@@ -157,17 +158,7 @@ func strangers(t *testing.T) []ptrace.Traces {
 			}
 			spoken[d.Name] = true
 			p := agenttest.New(t, writer.WithDerivedIDs, otelagent.WithCapture(otelagent.CaptureContent))
-			rec := event.NewRecorder(p.Tracer())
-			for ev, err := range d.New(input.Settings{Session: filepath.Base(f)}).Events(from) {
-				var bad *input.LineError
-				if err != nil && !errors.As(err, &bad) {
-					t.Fatalf("%s: %v", f, err)
-				}
-				if err == nil {
-					rec.Record(t.Context(), ev)
-				}
-			}
-			rec.Close(t.Context())
+			play.Lines(t, event.NewRecorder(p.Tracer()), d.New(input.Settings{Session: filepath.Base(f)}).Events(from))
 			sent = append(sent, messages(t, p)...)
 		}
 	}
