@@ -10,6 +10,7 @@ import (
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -42,9 +43,7 @@ func TestBounds(t *testing.T) {
 			d := NewDecoder()
 			defects := 0
 			for ev, err := range d.Events(strings.NewReader(b.String())) {
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, err)
 				if e, ok := ev.(*event.DefectFound); ok && e.Code == spans.DefectEventLost {
 					defects++
 				}
@@ -100,9 +99,7 @@ func TestLargeReply(t *testing.T) {
 	d := NewDecoder()
 	defects, size := 0, 0
 	for ev, err := range d.Events(strings.NewReader(text)) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		switch e := ev.(type) {
 		case *event.DefectFound:
 			defects++
@@ -128,9 +125,7 @@ func TestIDsUsedAgain(t *testing.T) {
 	start := time.Now()
 	ids := map[string]bool{}
 	for ev, err := range NewDecoder().Events(strings.NewReader(b.String())) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if e, ok := ev.(*event.RunStarted); ok {
 			ids[e.ID] = true
 		}
@@ -162,9 +157,7 @@ func TestQuestionsWithoutAnswer(t *testing.T) {
 		`{"jsonrpc":"2.0","id":"p1","result":{"outcome":{"outcome":"cancelled"}}}`)
 	n := 0
 	for ev, err := range NewDecoder().Events(strings.NewReader(b.String())) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if _, ok := ev.(*event.PermissionEvaluated); ok {
 			n++
 		}

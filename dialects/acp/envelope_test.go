@@ -12,6 +12,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/internal/must"
 )
 
 // captured is a line of the sample: when it went which way.
@@ -23,15 +24,10 @@ type captured struct {
 
 func sample(t *testing.T) (list []captured) {
 	t.Helper()
-	text, err := os.ReadFile("testdata/sample.ndjson")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("testdata/sample.ndjson"))(t)
 	for line := range strings.Lines(string(text)) {
 		var c captured
-		if err := json.Unmarshal([]byte(line), &c); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(line), &c))
 		list = append(list, c)
 	}
 	return list

@@ -17,6 +17,7 @@ import (
 	tree "github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
@@ -31,9 +32,7 @@ func recorded(t *testing.T, text string, opts ...input.Settings) (map[string]*tr
 	d := NewDecoder(opts...)
 	for _, events := range []func(func(event.Event, error) bool){d.Events(strings.NewReader(text)), d.Rest()} {
 		for ev, err := range events {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			rec.Record(context.Background(), ev)
 		}
 	}
@@ -401,18 +400,10 @@ func TestSDK(t *testing.T) {
 		for _, suffix := range []string{".ndjson", ".raw.ndjson"} {
 			name := strings.TrimSuffix(file, ".tree.json")
 			t.Run(filepath.Base(name)+suffix, func(t *testing.T) {
-				text, err := os.ReadFile(name + suffix)
-				if err != nil {
-					t.Fatal(err)
-				}
-				written, err := os.ReadFile(file)
-				if err != nil {
-					t.Fatal(err)
-				}
+				text := must.Get(os.ReadFile(name + suffix))(t)
+				written := must.Get(os.ReadFile(file))(t)
 				var want struct{ Sessions []ledger }
-				if err := json.Unmarshal(written, &want); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, json.Unmarshal(written, &want))
 				sessions, blocks := recorded(t, string(text))
 				if len(sessions) != len(want.Sessions) {
 					t.Errorf("%d sessions, want %d", len(sessions), len(want.Sessions))

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"os"
 	"testing"
+
+	"github.com/otelagent/otelagent/internal/must"
 )
 
 // rawEvent is what a reader by encoding/json would begin with: the keys of all variants, values as they came.
@@ -46,10 +48,7 @@ func sample(tb testing.TB) []byte {
 
 func read(tb testing.TB, file string) []byte {
 	tb.Helper()
-	in, err := os.ReadFile(file)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	in := must.Get(os.ReadFile(file))(tb)
 	return in
 }
 
@@ -62,9 +61,7 @@ func BenchmarkReader(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			for _, err := range NewDecoder().Events(bytes.NewReader(in)) {
-				if err != nil {
-					b.Fatal(err)
-				}
+				must.Do(b, err)
 			}
 		}
 	})
@@ -76,9 +73,7 @@ func BenchmarkReader(b *testing.B) {
 			lines.Buffer(make([]byte, 64<<10), 64<<20)
 			for lines.Scan() {
 				var ev rawEvent
-				if err := json.Unmarshal(lines.Bytes(), &ev); err != nil {
-					b.Fatal(err)
-				}
+				must.Do(b, json.Unmarshal(lines.Bytes(), &ev))
 			}
 		}
 	})

@@ -16,6 +16,7 @@ import (
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -42,9 +43,7 @@ func collect(text string, opts ...input.Settings) []string {
 func compacted(t testing.TB, text []byte) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	if err := json.Compact(&b, text); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Compact(&b, text))
 	return b.Bytes()
 }
 
@@ -195,9 +194,7 @@ func TestWideGroup(t *testing.T) {
 		`],"selected_loop_id":"s.0","selected_config_index":0}}]}`
 	start, met := time.Now(), 0
 	for ev, err := range NewDecoder().Events(strings.NewReader(text)) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if g, ok := ev.(*event.GroupStarted); ok {
 			met = len(g.Members)
 		}
@@ -213,9 +210,7 @@ func TestMessageArray(t *testing.T) {
 	text := read(t, "testdata/ledgers/messages.json")
 	first := func(text []byte, opts ...input.Settings) (e event.RunStarted) {
 		for ev, err := range NewDecoder(opts...).Events(bytes.NewReader(text)) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			return *ev.(*event.RunStarted)
 		}
 		return e
@@ -239,10 +234,7 @@ func TestMessageArray(t *testing.T) {
 // channel.
 func TestEventLog(t *testing.T) {
 	read := func(suffix string) []string {
-		in, err := os.ReadFile(filepath.Join("testdata", "phi-core-0.15.2", "durable-event-log."+suffix))
-		if err != nil {
-			t.Fatal(err)
-		}
+		in := must.Get(os.ReadFile(filepath.Join("testdata", "phi-core-0.15.2", "durable-event-log."+suffix)))(t)
 		return collect(string(in))
 	}
 	channel, log := read("events.ndjson"), read("saved.events.jsonl")

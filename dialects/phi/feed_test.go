@@ -10,6 +10,7 @@ import (
 
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -111,9 +112,7 @@ func TestSettings(t *testing.T) {
 		{Rule: spans.UsageRuleExcludesCache}}
 	runOf := func(line string) (e event.RunStarted) {
 		for ev, err := range NewDecoder(opts...).Events(strings.NewReader(line)) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			if r, ok := ev.(*event.RunStarted); ok {
 				e = *r
 			}

@@ -12,16 +12,14 @@ import (
 	"github.com/otelagent/otelagent/agenttest/phifixtures"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/phi"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/otelagent"
 )
 
 // BenchmarkLongSession plays 200 turns of the real crate, 110 MB of events of which 105 MB are requests: otelagent
 // reads them and makes spans with every request in them, for a processor that drops them; sha256 hashes the same bytes.
 func BenchmarkLongSession(b *testing.B) {
-	events, err := io.ReadAll(phifixtures.Long(b, "../..", "long-200"))
-	if err != nil {
-		b.Fatal(err)
-	}
+	events := must.Get(io.ReadAll(phifixtures.Long(b, "../..", "long-200")))(b)
 	b.Run("otelagent", func(b *testing.B) {
 		b.SetBytes(int64(len(events)))
 		b.ReportAllocs()
@@ -30,9 +28,7 @@ func BenchmarkLongSession(b *testing.B) {
 			rec := event.NewRecorder(otelagent.NewTracer(otelagent.WithCapture(otelagent.CaptureContent),
 				otelagent.WithTracerProvider(p)))
 			for ev, err := range phi.NewDecoder().Events(bytes.NewReader(events)) {
-				if err != nil {
-					b.Fatal(err)
-				}
+				must.Do(b, err)
 				rec.Record(context.Background(), ev)
 			}
 			rec.Close(context.Background())

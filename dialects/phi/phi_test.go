@@ -10,6 +10,7 @@ import (
 
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -24,13 +25,9 @@ func TestMissingFields(t *testing.T) {
 	text := string(read(t, "testdata/sample-variants.ndjson"))
 	for line := range strings.Lines(text) {
 		var event map[string]json.RawMessage
-		if err := json.Unmarshal([]byte(line), &event); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(line), &event))
 		var name string
-		if err := json.Unmarshal(event["type"], &name); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(event["type"], &name))
 		for key := range event {
 			for _, value := range []json.RawMessage{nil, json.RawMessage("null")} {
 				changed := map[string]json.RawMessage{}
@@ -40,10 +37,7 @@ func TestMissingFields(t *testing.T) {
 				if changed[key] = value; value == nil {
 					delete(changed, key)
 				}
-				b, err := json.Marshal(changed)
-				if err != nil {
-					t.Fatal(err)
-				}
+				b := must.Get(json.Marshal(changed))(t)
 				got := collect(string(b))
 				rejected := len(got) == 1 && strings.HasPrefix(got[0], "error")
 				if want := necessary[key] || necessary[name+"."+key]; rejected != want {
@@ -172,9 +166,7 @@ func TestCallsOfATurnAreBounded(t *testing.T) {
 			`"content":[{"type":"toolCall","id":"c%d"}]}}`, i)
 	}
 	for _, err := range d.Events(strings.NewReader(lines)) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 	}
 	if n := len(d.runs.byID["s.1"].calls); n != maxCalls {
 		t.Errorf("%d calls are remembered", n)
@@ -192,9 +184,7 @@ func TestLateLineOpensNoRun(t *testing.T) {
 	}
 	var status spans.RunStatus
 	for ev, err := range d.Events(strings.NewReader(strings.Join(lines, "\n"))) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		switch ev := ev.(type) {
 		case *event.Other:
 			if ev.Run != "" {
@@ -222,9 +212,7 @@ func TestUnknownEventIsInTheSessionOfItsRun(t *testing.T) {
 func TestRequestTellsTheTurn(t *testing.T) {
 	request := `{"type":"TurnRequest","loop_id":"l","turn_index":7,"payload":{},"timestamp":"2026-05-25T10:00:00Z"}`
 	for ev, err := range NewDecoder().Events(strings.NewReader(request)) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		turn, ok := ev.(*event.TurnStarted)
 		if !ok || *turn.Index != 7 || turn.Start.Source != spans.TimeSourceBound || turn.Start.Time.IsZero() {
 			t.Errorf("%+v, want turn 7, started no later than its request", ev)

@@ -21,6 +21,7 @@ import (
 	"github.com/otelagent/otelagent/backend/session/export"
 	"github.com/otelagent/otelagent/dialects/acp"
 	"github.com/otelagent/otelagent/dialects/event"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/internal/writer"
 	"github.com/otelagent/otelagent/otelagent"
 )
@@ -45,10 +46,7 @@ func asTrace(t *testing.T, s *export.Recorded, opts export.Options) (trace []byt
 
 func readFile(t *testing.T, name string) []byte {
 	t.Helper()
-	raw, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must.Get(os.ReadFile(name))(t)
 	return raw
 }
 
@@ -127,10 +125,7 @@ var unlike = []string{"seq", "end_seq", "trace_id", "span_id", "parent_id", "ser
 // linesOf returns the tree of a session, a value a line with its path, and bodies in place of the names of blocks.
 func linesOf(t *testing.T, s *export.Recorded) []string {
 	t.Helper()
-	raw, err := json.Marshal(s.Session)
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must.Get(json.Marshal(s.Session))(t)
 	var l []string
 	var put func(path string, v any)
 	put = func(path string, v any) {
@@ -164,9 +159,7 @@ func linesOf(t *testing.T, s *export.Recorded) []string {
 		}
 	}
 	var tree any
-	if err := json.Unmarshal(raw, &tree); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(raw, &tree))
 	put("", tree)
 	slices.Sort(l)
 	return l

@@ -11,6 +11,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/internal/must"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -28,9 +29,7 @@ func short(t *testing.T, trace []byte) []string {
 				Result, Error json.RawMessage
 			}
 		}
-		if err := json.Unmarshal(line, &m); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(line, &m))
 		o := parse(m.Message.Params)
 		switch {
 		case m.Message.Method == "session/update":
@@ -104,10 +103,7 @@ func TestACPLeavesOut(t *testing.T) {
 			fact("session", "title", `"a title"`),
 		}}
 	var out bytes.Buffer
-	missing, err := ACP(&out, session.Tree{Session: s, Blocks: &m.blocks}, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	missing := must.Get(ACP(&out, session.Tree{Session: s, Blocks: &m.blocks}, Options{}))(t)
 	want := []string{
 		`prompt [{"type":"text","text":"say kept"}]`,
 		`{"sessionUpdate":"agent_message_chunk","messageId":"a-kept","content":{"type":"text","text":"kept"}}`,

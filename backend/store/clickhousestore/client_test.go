@@ -427,7 +427,6 @@ func TestReadOnly(t *testing.T) {
 	}
 }
 
-
 // TestNoSQL puts what looks like SQL wherever a caller may, and finds nothing of it in a statement.
 func TestNoSQL(t *testing.T) {
 	const hostile = "x' OR '1'='1; DROP TABLE rows"
@@ -530,4 +529,9 @@ func FuzzReader(f *testing.F) {
 			t.Errorf("%d bytes of rows out of %d", len(again), len(data))
 		}
 	})
+}
+
+func all[T any](t *testing.T, seq iter.Seq2[T, error]) []T {
+	t.Helper()
+	return must.All(seq)(t)
 }

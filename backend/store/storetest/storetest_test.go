@@ -9,6 +9,7 @@ import (
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/sqlitestore"
 	"github.com/otelagent/otelagent/backend/store/storetest"
+	"github.com/otelagent/otelagent/internal/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -18,10 +19,7 @@ func TestTogether(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s.db")
 	var stores []store.Store
 	for range 3 {
-		s, err := sqlitestore.Open(t.Context(), path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(sqlitestore.Open(t.Context(), path))(t)
 		defer s.Close()
 		stores = append(stores, s)
 	}
