@@ -17,7 +17,7 @@ func Events(t testing.TB, rec *event.Recorder, all ...iter.Seq2[event.Event, err
 	return rec.Lost()
 }
 
-// Lines is Events for inputs with lines that cannot be read. It leaves these out and returns their number.
+// Lines is Events for inputs with lines that cannot be read. It skips these and returns their number.
 func Lines(t testing.TB, rec *event.Recorder, all ...iter.Seq2[event.Event, error]) (rejected int) {
 	t.Helper()
 	play(t, rec, all, func(err error) {
