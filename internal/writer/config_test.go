@@ -38,6 +38,7 @@ func TestConfig(t *testing.T) {
 		{"a level that is not known", Config{Capture: "all"}, Config{PreviewBytes: 1200}},
 		{"memory", Config{MaxBlockIDs: 7}, Config{MaxBlockIDs: 7, PreviewBytes: 1200}},
 		{"bounds", Config{MaxSpanBytes: 1, PreviewBytes: 1}, Config{PreviewBytes: 320}},
+		{"a Live that is a nil pointer", Config{Live: (*struct{ Live })(nil)}, Config{PreviewBytes: 1200}},
 		{"no previews", Config{PreviewBytes: -1, MaxSpanBytes: 1 << 21}, Config{MaxSpanBytes: 1 << 21}},
 		{"profile", Config{Profile: spans.Profile202610}, Config{Profile: spans.Profile202610, PreviewBytes: 1200}},
 		{"a profile that is not known", Config{Profile: "x"}, Config{PreviewBytes: 1200}},

@@ -3,6 +3,7 @@ package writer
 import (
 	"cmp"
 	"context"
+	"reflect"
 	"sync/atomic"
 	"time"
 
@@ -101,6 +102,9 @@ func (c *Config) complete() {
 	c.PreviewBytes = max(c.PreviewBytes, 0)
 	if c.MaxBlockIDs < 1 {
 		c.MaxBlockIDs = defaultBlockIDs
+	}
+	if l := reflect.ValueOf(c.Live); l.Kind() == reflect.Pointer && l.IsNil() { // its methods would panic in the host
+		c.Live = nil
 	}
 	if c.Delivery == nil {
 		c.Delivery, _ = c.TracerProvider.(Delivery)
