@@ -2,7 +2,6 @@ package acp
 
 import (
 	"bytes"
-	"strconv"
 
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
@@ -20,7 +19,7 @@ type run struct {
 	turn  turn
 	calls map[string]*call
 	terms map[string]*owner
-	held  int // bytes of the entries of calls, terminals and compactions
+	held  int // bytes of the entries of calls and terminals
 }
 
 // turn is the open turn of a run: one model call as far as the wire shows it, several where not.
@@ -68,15 +67,7 @@ func (d *Decoder) prompt(f *frame, p *pending) {
 	if text, ok := rawjson.String([]byte(request)); ok {
 		request = text
 	}
-	first := "prompt-" + request
-	id := first
-	for s.taken[id] > 0 { // as it is when an agent starts anew
-		s.taken[first]++
-		id = first + "." + strconv.Itoa(s.taken[first])
-	}
-	s.taken[id] = 1
-	d.held += len(id) + 64
-	r := &run{id: id, s: s, calls: map[string]*call{}, terms: map[string]*owner{}}
+	r := &run{id: d.name(s, "prompt-"+request), s: s, calls: map[string]*call{}, terms: map[string]*owner{}}
 	p.run, p.then = r, func(f *frame) { d.answer(f, r) }
 	if s.loading { // nobody prompts before a session is loaded: the response was not seen
 		d.loaded(s, f.meta)
@@ -113,12 +104,11 @@ func message(role string, content []byte, id string) event.Message {
 // chunk takes a piece of the reply.
 func (d *Decoder) chunk(r *run, at event.Meta, v voice, raw []byte) {
 	d.nextTurn(r, at, v.messageID)
-	t, content, size := &r.turn, loose(raw), len(raw)
+	t, content := &r.turn, loose(raw)
 	text := content.Raw("text")
 	plain := content.String("type") == "text" && text != nil && text[0] == '"'
 	if plain {
 		content.Use("_meta")
-		size = len(rawjson.AppendString(nil, text))
 		plain = content.Rest() == nil
 	}
 	e := &event.ReplyDelta{Meta: r.at(at)}
@@ -132,7 +122,7 @@ func (d *Decoder) chunk(r *run, at event.Meta, v voice, raw []byte) {
 	// A chunk goes on with the last item of its message, if that is text; without an id, only if nothing came between.
 	i, known := t.spoke[v]
 	more := plain && known && t.items[i].raw == nil && (v.messageID != "" || i == len(t.items)-1 && i >= t.parted)
-	d.hold(&t.held, size)
+	d.hold(&t.held, len(raw))
 	if t.messageID == "" && v.kind == kindText {
 		t.messageID = v.messageID
 	}

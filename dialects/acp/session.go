@@ -2,7 +2,6 @@ package acp
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"strconv"
 
@@ -16,9 +15,9 @@ import (
 type session struct {
 	id          string
 	open        []*run                 // prompts without a response, by time
-	compactions map[string]*compaction // of runs that are open
+	compactions map[string]*compaction // those that have not ended, of runs that are open
 	last        string                 // the id of the run that started last
-	taken       map[string]int         // ids of runs, and of each the highest number after it
+	taken       map[string]int         // names of runs and compactions, and of each the highest number after it
 
 	loading bool     // session/load has no response: updates are history
 	history [][]byte // the updates that were replayed
@@ -67,7 +66,25 @@ func (d *Decoder) abandon(r *run) {
 	d.release(&r.held)
 	r.over, r.turn, r.calls, r.terms = true, turn{}, nil, nil
 	s.open = slices.DeleteFunc(s.open, func(x *run) bool { return x == r })
-	maps.DeleteFunc(s.compactions, func(_ string, c *compaction) bool { return c.run == r })
+	for id, c := range s.compactions {
+		if c.run == r {
+			d.release(&c.held)
+			delete(s.compactions, id)
+		}
+	}
+}
+
+// name returns a name of a run or compaction that none before it in the session had: first, or that with a number, as
+// when an agent starts anew.
+func (d *Decoder) name(s *session, first string) string {
+	name := first
+	for s.taken[name] > 0 {
+		s.taken[first]++
+		name = first + "." + strconv.Itoa(s.taken[first])
+	}
+	s.taken[name] = 1
+	d.held += len(name) + 64
+	return name
 }
 
 // begin emits the start of a run that goes on with the one before it in its session.

@@ -52,8 +52,14 @@ func (d *Decoder) meet(r *run, at event.Meta, id string) *call {
 	c := &call{id: id, status: "pending", members: map[string][]byte{}, run: r, first: r.at(at)}
 	d.hold(&r.held, entry+len(id))
 	r.calls[id] = c
-	r.turn.items = append(r.turn.items, item{call: c})
-	r.turn.open++
+	t := &r.turn
+	if t.ended > 0 && !t.serial {
+		t.serial = true
+		d.Other(c.first, "acp.model_calls_unknown",
+			[]byte(`{"because":"a tool call after another had ended, without a reply between them"}`))
+	}
+	t.items = append(t.items, item{call: c})
+	t.open++
 	return c
 }
 
@@ -87,11 +93,6 @@ func (d *Decoder) start(c *call) {
 		return
 	}
 	c.started = true
-	if t := &c.run.turn; t.ended > 0 && !t.serial {
-		t.serial = true
-		d.Other(c.first, "acp.model_calls_unknown",
-			[]byte(`{"because":"a tool call after another had ended, without a reply between them"}`))
-	}
 	info := event.ToolCall{ID: c.id, Name: c.name, Args: c.members["rawInput"]}
 	d.Emit(&event.ToolStarted{Meta: c.first, ToolCall: info})
 }

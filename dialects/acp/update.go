@@ -56,7 +56,7 @@ func (d *Decoder) update(f *frame, p *pending) {
 		return
 	}
 	if s.loading {
-		if typ == "usage_update" && s.cost == (money{}) { // what was spent before
+		if typ == "usage_update" { // what was spent before
 			s.spent(o)
 		}
 		s.history = append(s.history, bytes.Clone(raw))
@@ -98,8 +98,8 @@ func (d *Decoder) between(f *frame, s *session, typ string, o *object.Object, ra
 	case "compaction_update":
 		return d.compact(f, s, o, raw)
 	case "compaction_summary_chunk":
-		if c := s.compactions[o.String("compactionId")]; c != nil && !c.over {
-			d.hold(&c.run.turn.held, len(o.Raw("content")))
+		if c := s.compactions[o.String("compactionId")]; c != nil {
+			d.hold(&c.held, len(o.Raw("content")))
 			c.summary = append(c.summary, bytes.Clone(o.Raw("content")))
 			return true
 		}
@@ -107,11 +107,11 @@ func (d *Decoder) between(f *frame, s *session, typ string, o *object.Object, ra
 	return false
 }
 
-// compaction is a compaction of a run that is open.
+// compaction is a compaction that has not ended, of a run that is open.
 type compaction struct {
 	run     *run
 	summary [][]byte // its chunks
-	over    bool
+	held    int      // bytes of it
 }
 
 // compact takes compaction_update. It reports false for one that the caller keeps as it is: of an unknown status, the
@@ -120,19 +120,20 @@ type compaction struct {
 func (d *Decoder) compact(f *frame, s *session, o *object.Object, raw []byte) bool {
 	id, status := o.String("compactionId"), o.String("status")
 	summary, reason := o.Raw("summary"), o.String("error")
-	begins, c := status == "in_progress", s.compactions[id]
-	if c != nil && (begins || c.over) || !begins && status != "completed" && status != "failed" && status != "cancelled" {
+	begins, c, name := status == "in_progress", s.compactions[id], "compaction-"+id
+	ends := (status == "completed" || status == "failed" || status == "cancelled") && (c != nil || s.taken[name] == 0)
+	if !ends && (!begins || c != nil) {
 		return false
 	}
 	before := event.Compaction{Kind: spans.CompactionKindSummary, InputTokens: s.used}
 	if c == nil {
 		r := s.prompt()
-		if r == nil {
-			r = &run{id: "compaction-" + id, s: s}
+		if name = d.name(s, name); r == nil {
+			r = &run{id: name, s: s}
 			d.begin(r, f.meta, event.RunInfo{Continuation: spans.ContinuationCompaction})
 		}
 		c = &compaction{run: r}
-		d.hold(&r.held, entry+len(id))
+		d.hold(&c.held, entry+len(id))
 		s.compactions[id] = c
 		d.Emit(&event.CompactionStarted{Meta: r.at(f.meta), Compaction: before})
 	}
@@ -150,7 +151,8 @@ func (d *Decoder) compact(f *frame, s *session, o *object.Object, raw []byte) bo
 	o.Keep("compactionId", "status") // with what is not read
 	d.Other(m, "compaction_update."+status, o.Rest())
 	d.Emit(&event.CompactionEnded{Meta: m, Compaction: before, CompactionResult: res})
-	if c.over, c.summary = true, nil; !slices.Contains(s.open, r) {
+	d.release(&c.held)
+	if delete(s.compactions, id); !slices.Contains(s.open, r) {
 		d.Emit(&event.RunEnded{Meta: m, RunResult: event.RunResult{Status: spans.RunStatusCompleted, Word: status}})
 		d.abandon(r)
 	}

@@ -77,13 +77,12 @@ func unwrap(f *frame) bool {
 		}
 	}
 	m := f.o
-	m.Use("jsonrpc")
+	shape := "jsonrpc:any id:any params:any result:any error:any"
 	if f.response = m.Spelled("method") == nil; !f.response {
-		if input.Check(m, "method!"); !f.bad() {
-			f.method = m.String("method")
-		}
+		shape += " method!"
 	}
-	f.id = string(m.Spelled("id"))
+	input.Check(m, shape)
+	f.method, f.id = m.Text("method"), string(m.Spelled("id"))
 	if f.id != "" && strings.IndexByte("{[tf", f.id[0]) >= 0 {
 		m.Fail("id", "want a number, a string or null, got "+rawjson.KindOf([]byte(f.id)))
 	}
