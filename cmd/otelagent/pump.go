@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"io"
 	"iter"
 	"reflect"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -120,7 +122,14 @@ func (p *pump) agent() (name string) {
 			ahead = append(ahead, r)
 		}
 		switch ev := r.ev.(type) {
-		case *event.FactStated, *event.GroupStarted:
+		case *event.FactStated: // the decoder uses its memory again
+			c := *ev
+			c.Facts = slices.Clone(ev.Facts)
+			for i := range c.Facts {
+				c.Facts[i].Value = bytes.Clone(c.Facts[i].Value)
+			}
+			ahead[len(ahead)-1].ev = &c
+		case *event.GroupStarted:
 		case *event.RunStarted:
 			name, more = ev.Agent, false
 		default:

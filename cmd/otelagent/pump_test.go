@@ -18,6 +18,9 @@ import (
 	"github.com/otelagent/otelagent/backend/store/memstore"
 	"github.com/otelagent/otelagent/backend/store/project"
 	"github.com/otelagent/otelagent/backend/store/reader"
+	"github.com/otelagent/otelagent/dialects"
+	"github.com/otelagent/otelagent/dialects/event"
+	"github.com/otelagent/otelagent/dialects/ndjson"
 )
 
 // sentFiles returns what a store holds after commands that each send some files, with all content: the tree of each
@@ -87,6 +90,32 @@ func stored(t *testing.T, id string, o sendOptions) string {
 	text, err := json.MarshalIndent(tree.Session, "", " ")
 	must(t, err)
 	return string(text)
+}
+
+// What was read to find the name of the agent is recorded as it was, though the lines of a pipe come one by one.
+func TestFactsBeforeTheAgent(t *testing.T) {
+	r, w := io.Pipe()
+	go func() {
+		for _, line := range []string{
+			`{"type":"otelagent.fact_stated","session":"s","facts":[{"subject":"session","key":"title","value":"the title"}]}`,
+			`{"type":"otelagent.run_started","session":"s","run":"r","agent":"` + strings.Repeat("a", 200) + `"}`,
+		} {
+			_, _ = io.WriteString(w, line+"\n")
+		}
+		w.Close()
+	}()
+	s := source{r: r}
+	s.dialect, _ = dialects.Named(ndjson.Dialect)
+	p := &pump{o: &sendOptions{}, in: &sources{list: []source{s}}}
+	if name := p.agent(); len(name) != 200 {
+		t.Errorf("the agent is %q", name)
+	}
+	for ev, err := range p.eventsOf(p.in.list[0]) {
+		must(t, err)
+		if f, ok := ev.(*event.FactStated); ok && string(f.Facts[0].Value) != `"the title"` {
+			t.Errorf("the fact is %s", f.Facts[0].Value)
+		}
+	}
 }
 
 // A file without times happened when it was last written, and is one run when it is sent again.
