@@ -43,7 +43,10 @@ func TestClickHouse(t *testing.T) {
 			password, _ := u.User.Password()
 			req.SetBasicAuth(u.User.Username(), password)
 		}
-		resp := must.Get(http.DefaultClient.Do(req))(t)
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
 		defer resp.Body.Close()
 		body, err := io.ReadAll(resp.Body)
 		if err != nil || resp.StatusCode != http.StatusOK {

@@ -19,7 +19,10 @@ func post(t *testing.T, s *provider.Server, api provider.API, stream bool, body 
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL+api.Path(stream), strings.NewReader(body))
 	must.Do(t, err)
-	res := must.Get(http.DefaultClient.Do(req))(t)
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer res.Body.Close()
 	text, err := io.ReadAll(res.Body)
 	return res.StatusCode, text, err

@@ -149,7 +149,10 @@ func TestListeners(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		r, _ := http.NewRequestWithContext(ctx, http.MethodGet, server.URL+"/api/v1/events", nil)
-		resp := must.Get(http.DefaultTransport.RoundTrip(r))(t)
+		resp, err := http.DefaultTransport.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
 		defer resp.Body.Close()
 		return resp.StatusCode
 	}
