@@ -34,7 +34,8 @@ var good = map[string][2]string{
 		`{"id":"u1","type":"user","timestamp":"2026-01-01T00:00:01Z","content":"a"}` + "\n"},
 	"pi": {`{"type":"session","version":3,"id":"s","timestamp":"2026-01-01T00:00:00Z","cwd":"/"}` + "\n",
 		`{"type":"message","id":"u1","timestamp":"2026-01-01T00:00:01Z","message":{"role":"user","content":"a"}}` + "\n"},
-	"acp": {"", `{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"sessionId":"s","prompt":[]}}` + "\n"},
+	"otelagent": {"", `{"type":"otelagent.run_started","session_id":"s","run":"r"}` + "\n"},
+	"acp":       {"", `{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"sessionId":"s","prompt":[]}}` + "\n"},
 	"guide": {`{"type":"session","data":{"id":"ses_1","created_at":1000}}` + "\n" +
 		`{"type":"message","data":{"id":"u1","role":"user","created_at":1001}}` + "\n",
 		`{"type":"session","data":{"id":"ses_1","created_at":1000}}` + "\n" +

@@ -153,7 +153,7 @@ func TestKilled(t *testing.T) {
 			must(t, json.Unmarshal([]byte(cli(t, "show", id, "--db", db, "--output", "json")), &tree))
 			turns := tree.Runs[0].Turns
 			if len(tree.Runs) != 1 || len(turns) != 2 || turns[0].StopReason != "stop" ||
-				turns[1].Partial != (c.mode == "model") || tree.Runs[0].Status != spans.RunStatusOpen {
+				turns[1].Partial != (c.mode == "model") || tree.Runs[0].Status != spans.RunStatusAborted {
 				t.Errorf("%d runs, %d turns, partial %v", len(tree.Runs), len(turns), turns[1].Partial)
 			}
 			if last := turns[1]; c.mode == "tool" && (last.StopReason != "tool_use" || last.Answered != "m-1-of-may" ||

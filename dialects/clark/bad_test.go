@@ -35,6 +35,18 @@ func TestLongRecords(t *testing.T) {
 	}
 }
 
+// A record of a transform whose count is absent is kept as it came: whether something changed is not known.
+func TestTransformWithoutACount(t *testing.T) {
+	got := collect(NewDecoder(), `{"run_id":"r","recorded_at_unix_ms":1795224901000,`+
+		`"payload":{"kind":"context_transform_applied","plugin":"p","before_count":5}}`+"\n")
+	is := func(typ string) bool {
+		return slices.ContainsFunc(got, func(line string) bool { return strings.Contains(line, `{"event":"`+typ) })
+	}
+	if !is("other") || is("compaction") || is("error") {
+		t.Errorf("%q", got)
+	}
+}
+
 func TestTrajectoryThatFails(t *testing.T) {
 	d := NewDecoder()
 	d.WithTrajectory(io.MultiReader(strings.NewReader("{\"SECRET\n"+`{"type":"turn_start"}`+"\n"),
