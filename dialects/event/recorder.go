@@ -33,12 +33,11 @@ type Recorder struct {
 	// live and replay are the sources of events that arrived now, and of others.
 	live, replay writer.Source
 
-	mu      sync.Mutex
-	open    []*openRun   // by start; runs of one id may be open in several sessions
-	ended   []runName    // by end
-	groups  []*openGroup // by start
-	session string       // that of the run that started last
-	last    time.Time    // the latest time of any run of this input
+	mu     sync.Mutex
+	open   []*openRun   // by start; runs of one id may be open in several sessions
+	ended  []runName    // by end
+	groups []*openGroup // by start
+	last   time.Time    // the latest time of any run of this input
 	// written is when this input was; zero where that is not known.
 	written time.Time
 	lost    int64
@@ -148,7 +147,13 @@ func (r *Recorder) Record(ctx context.Context, ev Event) {
 		for i := range facts {
 			facts[i].At = stated(facts[i].At, c.at(&ev.Meta, time.Time{}))
 		}
-		session := cmp.Or(ev.Session, r.session)
+		session := ev.Session
+		if o := r.newest(""); o != nil {
+			session = cmp.Or(session, o.session)
+		}
+		if n := len(r.ended); n > 0 {
+			session = cmp.Or(session, r.ended[n-1].session)
+		}
 		if session == "" {
 			r.lose(&ev.Meta)
 			return
@@ -216,7 +221,7 @@ func (r *Recorder) start(ctx context.Context, m *Meta, info RunInfo, g *openGrou
 		r.close(r.open[0])
 	}
 	o.ctx, o.run = r.tracer.StartRun(r.in(ctx, m), info)
-	r.open, r.session = append(r.open, o), o.run.SessionID()
+	r.open = append(r.open, o)
 	r.ended = slices.DeleteFunc(r.ended, o.is)
 	return o, at
 }
