@@ -209,10 +209,9 @@ func (q *Query) SQL(n SQLNames) (conditions []string, args []any, order string) 
 		}
 		status := "m.status"
 		if !q.Now.IsZero() { // as session.Summary.StatusAt
-			status = "CASE WHEN m.heartbeat_ns > 0 AND " +
-				"(coalesce(m.last_ns, ?) = ? OR (? - m.last_ns) / 3 >= m.heartbeat_ns + 1) THEN " +
+			status = "CASE WHEN m.heartbeat_ns BETWEEN 1 AND ? AND coalesce(m.last_ns, ?) < ? - 3 * m.heartbeat_ns THEN " +
 				"CASE m.settled WHEN '' THEN 'aborted' ELSE m.settled END ELSE m.status END"
-			args = append(args, unknown, unknown, RankOf(q.Now))
+			args = append(args, int64(math.MaxInt64/3), unknown, RankOf(q.Now)) // a difference of two times may overflow
 		}
 		var values []any
 		for _, s := range q.Status {

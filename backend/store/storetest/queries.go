@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -37,6 +38,7 @@ func sessionsFilters(t *testing.T, s store.Store) {
 			Cost: 9, ForkedFrom: "a", Start: at(1), Last: at(2), Archived: true},
 		{Key: session.Key{Tenant: "u", ID: "part"}, Status: "idle", Parent: "a", Mapped: "1", Part: true},
 		{Key: session.Key{Tenant: "u", ID: "mapped"}, Status: "idle", Mapped: "2", Start: at(3), Last: at(-9)},
+		{Key: session.Key{Tenant: "far", ID: "1811"}, Status: "busy", HeartbeatNS: beat, Start: at(-5e9), Last: at(-5e9)},
 	} {
 		projected(t, s, m.Key, m)
 		q := store.Query{Tenant: m.Tenant, Prefix: m.ID, Parts: true}
@@ -68,6 +70,8 @@ func sessionsFilters(t *testing.T, s store.Store) {
 		{"status, aborted by now", status(1000, "aborted"), "b e"},
 		{"status, what is left", status(1000, "error"), "d c"},
 		{"status, of several", status(97, "idle", "waiting_on_approval"), "a d"},
+		{"status, dead for centuries", store.Query{Tenant: "far", Status: []spans.SessionStatus{"aborted"},
+			Now: time.Unix(0, math.MaxInt64)}, "1811"},
 		{"errors", store.Query{Errors: true}, "a"},
 		{"denied", store.Query{Denied: true}, "b"},
 		{"cost", store.Query{MinCost: 0.25}, "a b f"},
