@@ -196,7 +196,7 @@ func (a agent) images(t testing.TB, families ...transcript.Family) map[string]in
 			}
 			for _, m := range message.Read(added.Message.Raw) {
 				for _, part := range m.Parts {
-					if part.Kind == message.MediaPart && part.Media.Modality == "image" {
+					if part.Modality == "image" {
 						found[added.Session]++
 					}
 				}

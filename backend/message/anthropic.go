@@ -11,7 +11,7 @@ const defaultMaxTokens = "4096"
 
 // anthropic returns the members of a body of the Messages API, but for model and tools.
 func (w *writer) anthropic() []any {
-	for len(w.Messages) > 0 && w.Messages[0].Role == System {
+	for len(w.Messages) > 0 && w.Messages[0].Role == system {
 		w.note("changed: a first system message moves to the system prompt", w.Messages[0].where())
 		w.System, w.Messages = append(slices.Clip(w.System), w.Messages[0].Parts...), w.Messages[1:]
 	}
@@ -36,19 +36,19 @@ func (w *writer) anthropic() []any {
 	messages := [][]byte{}
 	for i := 0; i < len(w.Messages); i++ {
 		m := w.Messages[i]
-		role := string(m.Role)
+		role := m.Role
 		m.Parts = slices.Clip(m.Parts)
-		for ; m.Role == Tool && i+1 < len(w.Messages); i++ { // a message holds all results, and what came with them
+		for ; m.Role == tool && i+1 < len(w.Messages); i++ { // a message holds all results, and what came with them
 			next := &w.Messages[i+1]
-			if next.Role != Tool && (next.Role != User || next.Index != w.Messages[i].Index) {
+			if next.Role != tool && (next.Role != user || next.Index != w.Messages[i].Index) {
 				break
 			}
 			m.Parts = append(m.Parts, next.Parts...)
 		}
-		if m.Role == Tool {
+		if m.Role == tool {
 			role = "user"
 		}
-		if content := w.content(m.Parts, &m, Text, Reasoning, MediaPart, ToolCall, ToolResult); content != nil {
+		if content := w.content(m.Parts, &m, kinds...); content != nil {
 			messages = append(messages, Build("role", role, "content", content))
 		}
 	}
@@ -57,11 +57,11 @@ func (w *writer) anthropic() []any {
 }
 
 func (w *writer) anthropicBlock(p *Part, m *Message) []byte {
-	media := &p.Media
-	switch p.Kind {
+	text := p.text()
+	switch p.Type {
 	case Text:
-		if p.Text != "" {
-			return Build("type", "text", "text", p.Text)
+		if text != "" {
+			return Build("type", "text", "text", text)
 		}
 		return w.leave("an empty text", m)
 	case Reasoning:
@@ -70,12 +70,12 @@ func (w *writer) anthropicBlock(p *Part, m *Message) []byte {
 			return w.leave("reasoning without a signature", m)
 		case p.Provider != "" && !strings.Contains(p.Provider, "anthropic"):
 			return w.leave("reasoning that another provider signed", m)
-		case p.Text == "":
+		case text == "":
 			return Build("type", "redacted_thinking", "data", p.Signature)
 		}
-		return Build("type", "thinking", "thinking", p.Text, "signature", p.Signature)
+		return Build("type", "thinking", "thinking", text, "signature", p.Signature)
 	case ToolCall:
-		input := p.JSON
+		input := p.Content
 		if !is(input, '{') {
 			w.note("changed: arguments that are not an object become an object with the key input", m.where())
 			input = Build("input", input)
@@ -86,19 +86,19 @@ func (w *writer) anthropicBlock(p *Part, m *Message) []byte {
 		if p.IsError {
 			isError = []byte("true")
 		}
-		content := w.content(p.Parts, m, Text, MediaPart)
+		content := w.content(p.Parts, m, Text, media)
 		return Build("type", "tool_result", "tool_use_id", p.ID, "content", content, "is_error", isError)
 	}
-	kind, types, name := media.Modality, []string{"image/png", "image/jpeg", "image/gif", "image/webp"}, ""
+	kind, types, name := p.Modality, []string{"image/png", "image/jpeg", "image/gif", "image/webp"}, ""
 	if kind == "document" {
 		types, name = []string{"application/pdf"}, p.Name
 	}
 	switch {
-	case kind != "image" && kind != "document":
-	case media.Data == "" && media.url() != "":
-		return Build("type", kind, "source", Build("type", "url", "url", media.URL), "title", name)
-	case media.Data != "" && slices.Contains(types, media.MIME):
-		source := Build("type", "base64", "media_type", media.MIME, "data", media.Data)
+	case kind != "image" && kind != "document" || p.url() == "":
+	case p.Type == "uri":
+		return Build("type", kind, "source", Build("type", "url", "url", text), "title", name)
+	case slices.Contains(types, p.MIME):
+		source := Build("type", "base64", "media_type", p.MIME, "data", text)
 		return Build("type", kind, "source", source, "title", name)
 	}
 	return w.leave(p.Describe(), m)

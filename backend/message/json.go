@@ -15,9 +15,6 @@ func child(o *object.Object, keys ...string) *object.Object { return object.Of("
 
 func valid(raw []byte) bool { return rawjson.Valid(raw, rawjson.MaxDepth) == nil }
 
-// Elements returns the elements of an array, nil for anything else.
-func Elements(raw []byte) []json.RawMessage { return rawjson.Elements(raw) }
-
 // is reports whether raw begins as a JSON object {, array [ or string ".
 func is(raw []byte, first byte) bool { return len(raw) > 0 && raw[0] == first }
 

@@ -1,32 +1,22 @@
-// Package message is the one model of a message: a role and a list of parts.
-//
-// It reads messages and requests in the spelling of every source that otelagent records (Anthropic, OpenAI chat, OpenAI
-// responses, Gemini, Ollama, phi-core, clark-agent, the AI SDK, the GenAI convention of OpenTelemetry), and writes
-// requests for three provider APIs. A block that it does not know stays a part of kind Unknown.
+// Package message reads requests in the spelling of every source that otelagent records (Anthropic, OpenAI chat, OpenAI
+// responses, Gemini, Ollama, phi-core, clark-agent, the AI SDK, the GenAI convention of OpenTelemetry), and writes them
+// for three provider APIs. Package genaijson reads the messages.
 //
 // Arguments, results and schemas of tools stay as they are spelled. Reading and writing are linear in the input, do not
 // change it and share its memory. Input that is nested deeper than 200 levels is not JSON to this package.
 package message
 
 import (
-	"cmp"
 	"strings"
-)
 
-// Role says who speaks in a message.
-type Role string
-
-// The roles. Messages of role Tool hold results of tool calls, and no other message does.
-const (
-	User      Role = "user"
-	Assistant Role = "assistant"
-	System    Role = "system"
-	Tool      Role = "tool"
+	"github.com/otelagent/otelagent/internal/genaijson"
 )
 
 // Message is one message.
 type Message struct {
-	Role  Role
+	// Role is user, assistant, system or tool. Messages of role tool hold results of tool calls, and no other message
+	// does.
+	Role  string
 	Parts []Part
 	// Index is the position in the list of the request. Messages that came as one have the same.
 	Index int
@@ -34,65 +24,68 @@ type Message struct {
 	Fields []string
 }
 
-// Kind says which kind of part a Part is.
-type Kind string
-
-// The kinds of parts.
+// The types of parts that requests have, besides media. A part of any other type is of no provider API.
 const (
-	Text       Kind = "text"
-	Reasoning  Kind = "reasoning"
-	ToolCall   Kind = "tool_call"
-	ToolResult Kind = "tool_result"
-	MediaPart  Kind = "media"
-	Unknown    Kind = "unknown"
+	Text       = "text"
+	Reasoning  = "reasoning"
+	ToolCall   = "tool_call"
+	ToolResult = "tool_call_response"
 )
 
-// Part is one piece of a message.
+// Part is one piece of a message, and what its provider wants back. Only media have a modality: image, audio, video or
+// document.
 type Part struct {
-	Kind Kind
-	// Type is the type of the block as it is spelled, empty where the block has none.
-	Type string
-	// Text of a text or of reasoning.
-	Text string
-	// ID of a call, of the call that a result answers, or of reasoning. Name of the tool or of the file.
-	ID, Name string
+	genaijson.Part
 	// Signature is what the provider of reasoning wants back, Provider its name, empty where it is not stated.
 	Signature, Provider string
-	// JSON are the arguments of a call.
-	JSON []byte
-	// Parts and IsError are of a result.
-	Parts   []Part
-	IsError bool
-	Media   Media
-	// Extra are keys of the block that have no field here.
+	// Parts are those of a result.
+	Parts []Part
+	// Extra are keys of the block that have no place here.
 	Extra []string
 }
 
-// Media is an image, a sound, a video or a document: base64 data, an address, or the id of a file at a provider.
-type Media struct {
-	Modality                        string // image, audio, video or document
-	MIME, Data, URL, FileID, Detail string
+// media is the kind of images, sounds, videos and documents.
+const media = "media"
+
+// kinds are those that a provider API has.
+var kinds = []string{Text, Reasoning, media, ToolCall, ToolResult}
+
+func (p *Part) kind() string {
+	if p.Modality != "" {
+		return media
+	}
+	return p.Type
+}
+
+// text is the text of a text or of reasoning, the base64 of a blob, the address of a uri.
+func (p *Part) text() string {
+	s, _ := p.Text()
+	return s
 }
 
 // Describe names the kind of a part.
 func (p *Part) Describe() string {
-	switch p.Kind {
-	case MediaPart:
-		return p.Media.Modality
-	case Unknown:
-		return "block of type " + Brief(cmp.Or(p.Type, "unknown"))
+	switch {
+	case p.Modality != "":
+		return p.Modality
+	case p.Type == Text, p.Type == Reasoning:
+		return p.Type
+	case p.Type == ToolCall:
+		return "tool call"
+	case p.Type == ToolResult:
+		return "tool result"
 	}
-	return strings.ReplaceAll(string(p.Kind), "_", " ")
+	return "block of type " + Brief(p.Type)
 }
 
 // JoinText returns the texts of parts, a line feed between two. With names it names parts of other kinds in brackets.
 func JoinText(parts []Part, names bool) string {
 	var out []string
 	for i := range parts {
-		if parts[i].Kind == Text {
-			out = append(out, parts[i].Text)
+		if p := &parts[i]; p.Type == Text {
+			out = append(out, p.text())
 		} else if names {
-			out = append(out, "["+parts[i].Describe()+"]")
+			out = append(out, "["+p.Describe()+"]")
 		}
 	}
 	return strings.Join(out, "\n")

@@ -12,22 +12,22 @@ import (
 func show(m message.Message) string {
 	var out []string
 	for _, p := range m.Parts {
-		s := string(p.Kind)
-		m := p.Media
-		for _, field := range []string{p.ID, p.Name, p.Text, string(p.JSON), m.MIME, m.Data, m.URL, m.FileID} {
+		text, _ := p.Text()
+		switch p.Type {
+		case message.ToolCall:
+			text = string(p.Content)
+		case message.ToolResult:
+			text = fmt.Sprintf("[%s] %v", message.JoinText(p.Parts, true), p.IsError)
+		}
+		s := p.Type
+		for _, field := range []string{p.ID, p.Name, p.MIME, text} {
 			if field != "" {
 				s += " " + field
 			}
 		}
-		if p.Kind == message.Unknown {
-			s += " " + p.Type
-		}
-		if p.Kind == message.ToolResult {
-			s += fmt.Sprintf(" [%s] %v", message.JoinText(p.Parts, true), p.IsError)
-		}
 		out = append(out, s)
 	}
-	return string(m.Role) + ": " + strings.Join(out, "; ")
+	return m.Role + ": " + strings.Join(out, "; ")
 }
 
 // The same content in every spelling is the same message.
@@ -43,50 +43,66 @@ func TestRead(t *testing.T) {
 		{
 			"Anthropic results", `{"role":"user","content":[
 				{"type":"tool_result","tool_use_id":"1","content":"no","is_error":true},{"type":"text","text":"so?"}]}`,
-			"tool: tool_result 1 [no] true\nuser: text so?",
+			"tool: tool_call_response 1 [no] true\nuser: text so?",
 		},
 		{
 			"OpenAI chat", `{"role":"assistant","content":null,"tool_calls":[
 				{"id":"1","type":"function","function":{"name":"ls","arguments":"{\"a\":1.0}"}}]}`,
 			`assistant: tool_call 1 ls {"a":1.0}`,
 		},
-		{"OpenAI chat result", `{"role":"tool","tool_call_id":"1","content":"ok"}`, "tool: tool_result 1 [ok] false"},
+		{"OpenAI chat result", `{"role":"tool","tool_call_id":"1","content":"ok"}`, "tool: tool_call_response 1 [ok] false"},
 		{
 			"OpenAI responses", `{"type":"function_call","call_id":"1","name":"ls","arguments":"{}"}`,
 			"assistant: tool_call 1 ls {}",
 		},
 		{"OpenAI responses result",
 			`{"type":"function_call_output","call_id":"1","output":"ok"}`,
-			"tool: tool_result 1 [ok] false"},
+			"tool: tool_call_response 1 [ok] false"},
 		{
 			"Gemini", `{"role":"model","parts":[{"text":"hm","thought":true},{"functionCall":{"name":"ls","args":{}}},
 				{"inlineData":{"mimeType":"image/png","data":"aGk="}}]}`,
-			"assistant: reasoning hm; tool_call ls {}; media image/png aGk=",
+			"assistant: reasoning hm; tool_call ls {}; blob image/png aGk=",
 		},
 		{
 			"phi-core", `{"role":"toolResult","toolCallId":"1","toolName":"ls","isError":false,"content":[
 				{"type":"text","text":"a"},{"type":"image","data":"aGk=","mimeType":"image/png"}]}`,
-			"tool: tool_result 1 ls [a\n[image]] false",
+			"tool: tool_call_response 1 ls [a\n[image]] false",
 		},
 		{
 			"phi-core extension", `{"role":"extension","kind":"note","data":{}}`,
-			"user: unknown note extension message",
+			"user: extension message note",
 		},
 		{
 			"AI SDK", `{"id":"m","role":"assistant","parts":[{"type":"step-start"},{"type":"text","text":"hi"},
 				{"type":"tool-ls","toolCallId":"1","state":"output-available","input":{},"output":{"n":1}},
 				{"type":"step-start"},{"type":"text","text":"done"}]}`,
-			"assistant: text hi; tool_call 1 ls {}\ntool: tool_result 1 ls [{\"n\":1}] false\nassistant: text done",
+			"assistant: text hi; tool_call 1 ls {}\ntool: tool_call_response 1 ls [{\"n\":1}] false\nassistant: text done",
 		},
 		{
 			"GenAI", `{"role":"assistant","parts":[{"type":"text","content":"hi"},
 				{"type":"uri","modality":"image","uri":"https://x/a.png"},
 				{"type":"file","modality":"video","file_id":"f"}]}`,
-			"assistant: text hi; media https://x/a.png; media f",
+			"assistant: text hi; uri https://x/a.png; file f",
+		},
+		{
+			"AI SDK, denied", `{"role":"assistant","parts":[{"type":"tool-ls","toolCallId":"1","state":"output-denied",
+				"input":{},"approval":{"id":"a","approved":false,"reason":"no"}}]}`,
+			"assistant: tool_call 1 ls {}\ntool: tool_call_response 1 ls [no] true",
+		},
+		{
+			"LangChain", `{"type":"ai","data":{"content":"hi","additional_kwargs":{},"type":"ai"}}`, "assistant: text hi",
+		},
+		{
+			"OpenAI custom tool", `{"type":"custom_tool_call","call_id":"1","name":"ls","input":"x"}`,
+			`assistant: tool_call 1 ls "x"`,
+		},
+		{
+			"a call that stands for a message", `{"type":"tool_use","id":"1","name":"ls","input":{}}`,
+			"assistant: tool_call 1 ls {}",
 		},
 		{
 			"an unknown block", `{"role":"user","content":[{"type":"hologram","x":1}]}`,
-			"user: unknown hologram",
+			"user: hologram",
 		},
 	} {
 		var got []string

@@ -45,17 +45,17 @@ func (w *writer) chatMessage(m *Message) (out [][]byte) {
 	var said []Part
 	for i := range m.Parts {
 		switch p := &m.Parts[i]; {
-		case p.Kind == ToolResult:
+		case p.Type == ToolResult:
 			out = append(out, Build("role", "tool", "tool_call_id", p.ID, "content", w.result(p, m, Text)))
-		case p.Kind == ToolCall && m.Role == Assistant:
+		case p.Type == ToolCall && m.Role == assistant:
 			call := Build("name", Quote(p.Name), "arguments", argumentsText(p))
 			calls = append(calls, Build("id", p.ID, "type", "function", "function", call))
 		default:
 			said = append(said, *p)
 		}
 	}
-	kinds := []Kind{Text, MediaPart}
-	if m.Role != User {
+	kinds := []string{Text, media}
+	if m.Role != user {
 		kinds = kinds[:1]
 	}
 	content, toolCalls := w.content(said, m, kinds...), []byte(nil)
@@ -66,13 +66,13 @@ func (w *writer) chatMessage(m *Message) (out [][]byte) {
 		}
 	}
 	if content != nil {
-		out = append(out, Build("role", string(m.Role), "content", content, "tool_calls", toolCalls))
+		out = append(out, Build("role", m.Role, "content", content, "tool_calls", toolCalls))
 	}
 	return out
 }
 
 // result returns the content of a result.
-func (w *writer) result(p *Part, m *Message, kinds ...Kind) []byte {
+func (w *writer) result(p *Part, m *Message, kinds ...string) []byte {
 	if p.IsError {
 		w.leave("that a tool result is an error", m)
 	}
@@ -84,20 +84,20 @@ func (w *writer) result(p *Part, m *Message, kinds ...Kind) []byte {
 
 // openAIBlock returns a block of content, which both APIs have in different forms.
 func (w *writer) openAIBlock(p *Part, m *Message) []byte {
-	media, chat := &p.Media, w.api == OpenAIChat
-	address := media.url()
-	switch kind := media.Modality; {
-	case p.Kind == Text && chat:
-		return Build("type", "text", "text", Quote(p.Text))
-	case p.Kind == Text:
-		return Build("type", "input_text", "text", Quote(p.Text))
+	chat, address := w.api == OpenAIChat, p.url()
+	detail := cmp.Or(child(p.Block, "image_url").Text("detail"), p.Block.Text("detail"))
+	switch kind := p.Modality; {
+	case p.Type == Text && chat:
+		return Build("type", "text", "text", Quote(p.text()))
+	case p.Type == Text:
+		return Build("type", "input_text", "text", Quote(p.text()))
 	case kind == "image" && address != "" && chat:
-		return Build("type", "image_url", "image_url", Build("url", address, "detail", media.Detail))
+		return Build("type", "image_url", "image_url", Build("url", address, "detail", detail))
 	case kind == "image" && address != "":
-		return Build("type", "input_image", "detail", cmp.Or(media.Detail, "auto"), "image_url", address)
-	case kind == "document" && media.Data != "" && chat:
+		return Build("type", "input_image", "detail", cmp.Or(detail, "auto"), "image_url", address)
+	case kind == "document" && p.Type == "blob" && address != "" && chat:
 		return Build("type", "file", "file", Build("filename", p.Name, "file_data", address))
-	case kind == "document" && media.Data != "":
+	case kind == "document" && p.Type == "blob" && address != "":
 		return Build("type", "input_file", "filename", p.Name, "file_data", address)
 	case kind == "document" && address != "" && !chat:
 		return Build("type", "input_file", "file_url", address)
@@ -107,10 +107,10 @@ func (w *writer) openAIBlock(p *Part, m *Message) []byte {
 
 // argumentsText returns arguments as OpenAI has them: JSON in a string, or a string that is no JSON as it is spelled.
 func argumentsText(p *Part) []byte {
-	if is(p.JSON, '"') {
-		return p.JSON
+	if is(p.Content, '"') {
+		return p.Content
 	}
-	return Quote(string(p.JSON))
+	return Quote(string(p.Content))
 }
 
 // responses returns the members of a body of OpenAI's Responses API, but for model and tools.
@@ -133,16 +133,16 @@ func (w *writer) responses() []any {
 
 // items returns a message as items, in the order of its parts. Each text of a model is an item of its own.
 func (w *writer) items(m *Message) (out [][]byte) {
-	role, kinds := string(m.Role), []Kind{Text, MediaPart}
+	role, kinds := m.Role, []string{Text, media}
 	switch m.Role {
-	case System:
+	case system:
 		role = "developer"
-	case Assistant:
+	case assistant:
 		kinds = kinds[:1]
 	}
 	for i := 0; i < len(m.Parts); {
 		end := i
-		for end < len(m.Parts) && isContent(m.Parts[end]) && (end == i || m.Role != Assistant) {
+		for end < len(m.Parts) && isContent(m.Parts[end]) && (end == i || m.Role != assistant) {
 			end++
 		}
 		if end == i {
@@ -159,20 +159,20 @@ func (w *writer) items(m *Message) (out [][]byte) {
 }
 
 func (w *writer) item(p *Part, m *Message) []byte {
-	switch p.Kind {
+	switch p.Type {
 	case Reasoning:
 		if p.Signature == "" || !strings.Contains(p.Provider, "openai") || p.ID == "" {
 			return w.leave("reasoning that is not this provider's", m)
 		}
 		var summary [][]byte
-		if p.Text != "" {
-			summary = append(summary, Build("type", "summary_text", "text", p.Text))
+		if text := p.text(); text != "" {
+			summary = append(summary, Build("type", "summary_text", "text", text))
 		}
 		return Build("type", "reasoning", "id", p.ID, "summary", Array(summary), "encrypted_content", p.Signature)
 	case ToolCall:
 		return Build("type", "function_call", "call_id", p.ID, "name", Quote(p.Name), "arguments", argumentsText(p))
 	case ToolResult:
-		return Build("type", "function_call_output", "call_id", p.ID, "output", w.result(p, m, Text, MediaPart))
+		return Build("type", "function_call_output", "call_id", p.ID, "output", w.result(p, m, Text, media))
 	}
 	return w.leave(p.Describe(), m)
 }

@@ -118,10 +118,10 @@ func ReadRequest(payload []byte) (*Request, error) {
 	if !is(messages, '[') {
 		return nil, ErrNoRequest
 	}
-	for i, raw := range Elements(messages) {
+	for i, raw := range rawjson.Elements(messages) {
 		for _, m := range read(raw, i) {
 			n := len(r.Messages)
-			if o.Has("input") && n > 0 && m.Role == Assistant && r.Messages[n-1].Role == Assistant {
+			if o.Has("input") && n > 0 && m.Role == assistant && r.Messages[n-1].Role == assistant {
 				last := &r.Messages[n-1] // items of one reply of OpenAI's responses
 				last.Parts, last.Fields = append(last.Parts, m.Parts...), append(last.Fields, m.Fields...)
 				continue
@@ -129,16 +129,16 @@ func ReadRequest(payload []byte) (*Request, error) {
 			r.Messages = append(r.Messages, m)
 		}
 	}
-	system := o.Raw("system", "system_prompt", "instructions", "systemInstruction", "system_instruction",
+	prompt := o.Raw("system", "system_prompt", "instructions", "systemInstruction", "system_instruction",
 		"gen_ai.system_instructions", "system_instructions")
-	if in := object.Of("", system); in.Has("parts", "content") { // a message, as Gemini has it
-		system = in.Raw("parts", "content")
+	if in := object.Of("", prompt); in.Has("parts", "content") { // a message, as Gemini has it
+		prompt = in.Raw("parts", "content")
 	}
-	r.System = Blocks(system)
-	for system == nil && len(r.Messages) > 0 && r.Messages[0].Role == System {
+	r.System = Blocks(prompt)
+	for prompt == nil && len(r.Messages) > 0 && r.Messages[0].Role == system {
 		r.System, r.Messages = append(r.System, r.Messages[0].Parts...), r.Messages[1:]
 	}
-	for _, raw := range Elements(o.Raw("tools", "gen_ai.tool.definitions", "tool_definitions")) {
+	for _, raw := range rawjson.Elements(o.Raw("tools", "gen_ai.tool.definitions", "tool_definitions")) {
 		r.tool(object.Of("", raw))
 	}
 	r.Model = o.Text("model", "model_id", "modelId", "gen_ai.request.model")
@@ -152,7 +152,7 @@ func ReadRequest(payload []byte) (*Request, error) {
 
 func (r *Request) tool(o *object.Object) {
 	if declared := o.Raw("functionDeclarations", "function_declarations"); declared != nil {
-		for _, e := range Elements(declared) {
+		for _, e := range rawjson.Elements(declared) {
 			r.tool(object.Of("", e))
 		}
 		return
@@ -179,7 +179,7 @@ func ToolNames(catalogue []byte) (names []string, ok bool) {
 	if !valid(catalogue) {
 		return nil, false
 	}
-	r, list := &Request{}, Elements(catalogue)
+	r, list := &Request{}, rawjson.Elements(catalogue)
 	for _, raw := range list {
 		if name, isName := rawjson.String(raw); isName {
 			r.Tools = append(r.Tools, Definition{Name: name})
@@ -290,8 +290,9 @@ func (r *Request) Native(api API) bool {
 	}
 	for _, m := range r.Messages {
 		for _, p := range m.Parts {
-			isString := p.Kind == Text && p.Type == ""
-			if p.Kind != Unknown && !isString && !slices.Contains(rules.types, p.Type) || p.Type == extension {
+			spelled := p.Block.Text("type")
+			isString, known := p.Type == Text && spelled == "", slices.Contains(kinds, p.kind())
+			if known && !isString && !slices.Contains(rules.types, spelled) || p.Type == extension {
 				return false
 			}
 		}
@@ -299,7 +300,7 @@ func (r *Request) Native(api API) bool {
 			return false
 		}
 	}
-	return !slices.ContainsFunc(Elements(r.top.Raw("tools")), func(raw json.RawMessage) bool {
+	return !slices.ContainsFunc(rawjson.Elements(r.top.Raw("tools")), func(raw json.RawMessage) bool {
 		o := object.Of("", raw)
 		return !o.Has(rules.tool) && (!o.Has("type") || o.Has("input_schema", "function"))
 	})

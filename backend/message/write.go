@@ -115,7 +115,7 @@ func (w *writer) ids() {
 	each := func(visit func(*Part, *Message)) {
 		for i := range w.Messages {
 			for j := range w.Messages[i].Parts {
-				if p := &w.Messages[i].Parts[j]; p.Kind == ToolCall || p.Kind == ToolResult {
+				if p := &w.Messages[i].Parts[j]; p.Type == ToolCall || p.Type == ToolResult {
 					visit(p, &w.Messages[i])
 				}
 			}
@@ -142,11 +142,11 @@ func (w *writer) ids() {
 				renamed[p.ID] = free(notID.ReplaceAllString(p.ID, "_"))
 			}
 			p.ID = renamed[p.ID]
-		case p.Kind == ToolResult && len(waiting) > 0:
+		case p.Type == ToolResult && len(waiting) > 0:
 			p.ID, unnamed[p.Name] = waiting[0], waiting[1:]
 		default:
 			p.ID = free("")
-			if p.Kind == ToolCall {
+			if p.Type == ToolCall {
 				unnamed[p.Name] = append(waiting, p.ID)
 			}
 		}
@@ -161,13 +161,13 @@ func (w *writer) order() {
 	for i := 0; i < len(w.Messages); {
 		calls := map[string]bool{}
 		for _, p := range w.Messages[i].Parts {
-			calls[p.ID] = calls[p.ID] || p.Kind == ToolCall
+			calls[p.ID] = calls[p.ID] || p.Type == ToolCall
 		}
 		var results, others []Message
 		end := i + 1
-		for ; end < len(w.Messages) && w.Messages[end].Role != Assistant; end++ {
+		for ; end < len(w.Messages) && w.Messages[end].Role != assistant; end++ {
 			m := w.Messages[end]
-			if m.Role != Tool || !slices.ContainsFunc(m.Parts, func(p Part) bool { return calls[p.ID] }) {
+			if m.Role != tool || !slices.ContainsFunc(m.Parts, func(p Part) bool { return calls[p.ID] }) {
 				others = append(others, m)
 				continue
 			}
@@ -203,14 +203,14 @@ func (w *writer) effort() string {
 }
 
 // content returns parts of those kinds as content: a string for one text, else a list of blocks, nil for none.
-func (w *writer) content(parts []Part, m *Message, kinds ...Kind) []byte {
+func (w *writer) content(parts []Part, m *Message, kinds ...string) []byte {
 	var blocks [][]byte
 	var last *Part
 	for i := range parts {
 		p := &parts[i]
 		var b []byte
 		switch {
-		case !slices.Contains(kinds, p.Kind):
+		case !slices.Contains(kinds, p.kind()):
 			w.leave(p.Describe(), m)
 		case w.api == Anthropic:
 			b = w.anthropicBlock(p, m)
@@ -224,8 +224,8 @@ func (w *writer) content(parts []Part, m *Message, kinds ...Kind) []byte {
 	switch {
 	case blocks == nil:
 		return nil
-	case len(blocks) == 1 && last.Kind == Text:
-		return Quote(last.Text)
+	case len(blocks) == 1 && last.Type == Text:
+		return Quote(last.text())
 	}
 	return Array(blocks)
 }
@@ -269,12 +269,12 @@ func (w *writer) tools() []any {
 }
 
 // url returns the address of what a part holds: a data URL, an address that a provider can fetch, or "".
-func (m *Media) url() string {
-	if m.Data != "" {
-		return "data:" + cmp.Or(m.MIME, "application/octet-stream") + ";base64," + m.Data
-	}
-	if strings.HasPrefix(m.URL, "https://") || strings.HasPrefix(m.URL, "http://") {
-		return m.URL
+func (p *Part) url() string {
+	switch text := p.text(); {
+	case p.Type == "blob" && text != "":
+		return "data:" + cmp.Or(p.MIME, "application/octet-stream") + ";base64," + text
+	case p.Type == "uri" && (strings.HasPrefix(text, "https://") || strings.HasPrefix(text, "http://")):
+		return text
 	}
 	return ""
 }

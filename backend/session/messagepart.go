@@ -34,22 +34,15 @@ const (
 	ByNobody = "text"
 )
 
-// MessagePart is one part of a message.
+// MessagePart is one part of a message, as people read it.
 type MessagePart struct {
+	genaijson.Part
 	Kind PartKind
 	// By is the speaker: one of the words By…, or the role as its source spells it.
 	By string
 	// Text is what people read: of a file a few words in brackets, of a result its texts, and nothing of a call.
 	// Empty where there is nothing for them.
 	Text string
-	// ID and Name of a call, a result or a file.
-	ID, Name string
-	// JSON are the arguments of a call, the result as it is spelled, and all of what is of another kind.
-	JSON string
-	// Type of what is of another kind, as its source has it.
-	Type string
-	// Data is the base64 of a file that is in the message.
-	Data string
 }
 
 // Label returns one word for a reader: the speaker of a text, else the kind.
@@ -92,7 +85,7 @@ var kinds = map[string]PartKind{
 }
 
 func messagePart(p *genaijson.Part) MessagePart {
-	s := MessagePart{Kind: cmp.Or(kinds[p.Type], PartOther), By: Speaker(p.Role), ID: p.ID, Name: p.Name}
+	s := MessagePart{Part: *p, Kind: cmp.Or(kinds[p.Type], PartOther), By: Speaker(p.Role)}
 	text, isText := p.Text()
 	switch {
 	case p.Type == "extension":
@@ -100,22 +93,18 @@ func messagePart(p *genaijson.Part) MessagePart {
 		_ = json.Compact(&data, p.Content) // it is valid
 		s.Text = strings.TrimSpace(p.Name + " " + data.String())
 	case s.Kind == PartFile && p.Type == "blob":
-		s.Text, s.Data = bracketed(cmp.Or(p.Modality, "file"), p.MIME, p.Name), text
+		s.Text = bracketed(cmp.Or(p.Modality, "file"), p.MIME, p.Name)
 	case s.Kind == PartFile:
 		s.Text = bracketed(cmp.Or(p.Modality, "file"), p.MIME, cmp.Or(p.Name, text))
 	case s.Kind == PartCall:
-		s.JSON = string(p.Content)
-	case s.Kind == PartResult:
-		if s.JSON, s.Text = string(p.Content), text; strings.HasPrefix(s.JSON, "[") {
-			s.Text = blocksText(s.JSON)
-		} else if !isText {
-			s.Text = s.JSON
-		}
+	case s.Kind == PartResult && bytes.HasPrefix(p.Content, []byte("[")):
+		s.Text = blocksText(p.Content)
+	case s.Kind == PartResult && !isText:
+		s.Text = string(p.Content)
 	case s.Kind != PartOther && isText:
 		s.Text = text
 	default:
-		s.Kind, s.Type, s.JSON = PartOther, p.Type, string(p.Content)
-		s.Text = otherText(s.Type, p.Content)
+		s.Kind, s.Text = PartOther, otherText(p.Type, p.Content)
 	}
 	return s
 }
@@ -136,7 +125,7 @@ func otherText(kind string, raw []byte) string {
 	}
 	o := object.Of("", raw)
 	if content := o.Spelled("content"); content != nil && lower == "content" { // a block of ACP around a block
-		return blocksText(string(content))
+		return blocksText(content)
 	}
 	var mime, name string
 	for key, value := range o.All() {
@@ -152,9 +141,9 @@ func otherText(kind string, raw []byte) string {
 }
 
 // blocksText returns what content says: a block or a list of them, a line each.
-func blocksText(raw string) string {
+func blocksText(raw []byte) string {
 	var out []string
-	for p := range genaijson.Parts([]byte(raw)) {
+	for p := range genaijson.Parts(raw) {
 		if text, ok := p.Text(); ok && p.Type == "text" {
 			out = append(out, text)
 			continue

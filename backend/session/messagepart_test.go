@@ -13,7 +13,19 @@ import (
 func TestMessageParts(t *testing.T) {
 	line := func(s MessagePart) string {
 		out := fmt.Sprintf("%s %s", s.By, s.Kind)
-		for _, more := range []string{s.ID, s.Name, s.Type, s.Text, s.JSON, s.Data} {
+		typ, content := s.Type, string(s.Content)
+		switch s.Kind {
+		case PartText, PartThinking, PartError:
+			typ, content = "", ""
+		case PartCall, PartResult:
+			typ = ""
+		case PartFile:
+			typ, content = "", ""
+			if s.Type == "blob" {
+				content, _ = s.Part.Text()
+			}
+		}
+		for _, more := range []string{s.ID, s.Name, typ, s.Text, content} {
 			if more != "" {
 				out += " | " + more
 			}

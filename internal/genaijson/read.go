@@ -3,6 +3,7 @@ package genaijson
 import (
 	"bytes"
 	"cmp"
+	"encoding/json"
 	"iter"
 	"slices"
 	"strings"
@@ -40,20 +41,33 @@ type Part struct {
 // Text returns the text of a content that is one, and reports whether it is. That of a blob is its base64.
 func (p *Part) Text() (string, bool) { return rawjson.String(p.Content) }
 
-// Parts returns the parts of Read.
-func Parts(message []byte) iter.Seq[Part] {
-	_, parts := Read(message)
-	return slices.Values(parts)
+// Message is a message that Read has read.
+type Message struct {
+	// Role is the standard's; empty where the message states none. That of a message that holds nothing but results of
+	// tools is tool.
+	Role string
+	// Top is the message itself; nil where it is a text, or a block that stands for a message.
+	Top   *object.Object
+	Parts []Part
 }
 
-// Read reads a message in any spelling that this package knows. Any other message is a part of text. Top
-// is the message itself; nil where it is a text, or a block that stands for a message.
-func Read(message []byte) (top *object.Object, parts []Part) {
+// Parts returns the parts of Read.
+func Parts(message []byte) iter.Seq[Part] { return slices.Values(Read(message).Parts) }
+
+// Read reads a message in any spelling that this package knows. Any other message is a part of text.
+func Read(message []byte) (m Message) {
 	r := reader{role: roleUnknown}
-	if parts = r.read(message); parts[0].Type == "" {
-		parts = nil
+	if m.Parts = r.read(message); m.Parts[0].Type == "" {
+		m.Parts = nil
 	}
-	return r.top, parts
+	m.Top = r.top
+	switch {
+	case m.Parts != nil && !slices.ContainsFunc(m.Parts, func(p Part) bool { return p.Role != "tool" }):
+		m.Role = "tool"
+	case r.role != roleUnknown:
+		m.Role = Role(r.role)
+	}
+	return m
 }
 
 // Blocks reads the content of a message, valid JSON: a text, a block, or an array of these.
@@ -220,9 +234,12 @@ func (r *reader) messages(raw []byte) {
 func (r *reader) said(o *object.Object, raw []byte) {
 	r.top = o
 	content := o.Raw("content")
+	keys := keysCallID[:len(keysCallID)-1]
+	isResult := func(e json.RawMessage) bool { return strings.HasPrefix(object.Of("", e).Text("type"), "tool") }
 	switch {
+	case r.role == "tool" && !o.Has(keys...) && slices.ContainsFunc(rawjson.Elements(content), isResult): // of the AI SDK
 	case r.role == "tool" && !o.Has("parts"):
-		r.response(o, o, keysCallID[:len(keysCallID)-1])
+		r.response(o, o, keys)
 		return
 	case o.Has(keysContent...):
 	case o.Literal("kind") != nil && o.Has("data", "payload"):
@@ -314,7 +331,7 @@ func (r *reader) takeRole(o *object.Object) bool {
 // itemRole returns the role of an item of OpenAI's responses that states none; empty when it has none.
 func itemRole(typ string) string {
 	switch {
-	case strings.HasSuffix(typ, "_call"), typ == "reasoning":
+	case strings.HasSuffix(typ, "_call"), slices.Contains([]string{"reasoning", "thinking", "tool_use", "toolCall"}, typ):
 		return "assistant"
 	case strings.HasSuffix(typ, "_output"):
 		return "tool"
@@ -349,10 +366,10 @@ func (r *reader) block(o *object.Object, raw []byte) {
 		done = r.text(o, "text", o.Literal("refusal"))
 	case "thinking", "reasoning", "reasoning_text":
 		done = r.reasoning(o)
-	case "toolCall", "tool_call", "tool_use", "function_call", "tool-call":
+	case "toolCall", "tool_call", "tool_use", "function_call", "custom_tool_call", "tool-call":
 		r.call(o, o, raw)
 		return
-	case "tool_result", "tool_call_response", "function_call_output", "tool-result":
+	case "tool_result", "tool_call_response", "function_call_output", "custom_tool_call_output", "tool-result":
 		r.response(o, o, keysCallID)
 		return
 	case "image", "input_image", "image_url":
@@ -361,7 +378,7 @@ func (r *reader) block(o *object.Object, raw []byte) {
 		done = r.media(o, o, "audio")
 	case "video":
 		done = r.media(o, o, "video")
-	case "blob", "document", "file", "input_file", "resource_link", "uri":
+	case "blob", "document", "file", "reasoning-file", "input_file", "resource_link", "uri":
 		done = r.media(o, o, "")
 	case "message": // an item of OpenAI's responses
 		if done = !r.inItem && o.Has("content"); done {
@@ -411,8 +428,13 @@ func (r *reader) uiTool(o *object.Object, name string) bool {
 	r.add(o, p)
 	p.Type, p.key, p.Content = "tool_call_response", "response", o.Raw("errorText", "output")
 	p.IsError = o.Has("errorText")
-	if p.Content == nil && o.Text("state") == "output-available" {
+	switch state := o.Text("state"); {
+	case p.Content != nil:
+	case state == "output-available":
 		p.Content = null
+	case state == "output-denied": // the AI SDK gives the model this text
+		reason := object.Of("", o.Raw("approval")).Literal("reason")
+		p.Content, p.IsError = []byte(cmp.Or(string(reason), `"Tool call execution denied."`)), true
 	}
 	if !r.oneRole {
 		p.Role = "tool"
@@ -450,9 +472,9 @@ func (r *reader) reasoning(o *object.Object) bool {
 	return len(r.parts) > before
 }
 
-// call reads a call of a tool, o or its member function, which block holds and raw spells.
+// call reads a call of a tool, o or its member function or custom, which block holds and raw spells.
 func (r *reader) call(block, o *object.Object, raw []byte) {
-	f := cmp.Or(object.Of("", o.Raw("function")), o)
+	f := cmp.Or(object.Of("", o.Raw("function", "custom")), o)
 	if f.Literal(keysName...) == nil {
 		r.other(o, raw)
 		return

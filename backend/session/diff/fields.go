@@ -261,7 +261,7 @@ func (s *side) calls(r *session.Run, t *session.Turn) []*call {
 		switch {
 		case c == nil:
 			tool := &session.ToolCall{ID: said.ID, Name: said.Name}
-			list = append(list, &call{ToolCall: tool, capture: t.Capture, asked: true, args: said.JSON})
+			list = append(list, &call{ToolCall: tool, capture: t.Capture, asked: true, args: string(said.Content)})
 		case c.ID != said.ID: // a reply in several blocks may have an id again
 			left = slices.DeleteFunc(left, func(o *session.ToolCall) bool { return o == c })
 		}
@@ -272,7 +272,7 @@ func (s *side) calls(r *session.Run, t *session.Turn) []*call {
 	results := map[string]string{}
 	result := func(said session.MessagePart) {
 		if said.Kind == session.PartResult {
-			results[said.ID] = said.JSON
+			results[said.ID] = string(said.Content)
 		}
 	}
 	visit(t.Results, result)

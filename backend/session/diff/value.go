@@ -166,13 +166,14 @@ func read(body string) (texts []leaf) {
 	for _, s := range session.MessageParts(body) {
 		switch {
 		case s.Kind == session.PartCall, s.Kind == session.PartResult, s.Kind == session.PartThinking && s.Text == "":
-		case s.Kind == session.PartFile && s.Data != "":
-			name := spans.BlockOfString(s.Data).Short().String()
-			add("file", fmt.Sprintf("[%d characters of base64, %s]", len(s.Data), name))
+		case s.Type == "blob":
+			data, _ := s.Part.Text()
+			name := spans.BlockOfString(data).Short().String()
+			add("file", fmt.Sprintf("[%d characters of base64, %s]", len(data), name))
 		case s.Kind == session.PartFile:
 			add("file", s.Text)
 		case s.Kind == session.PartOther:
-			add(cmp.Or(s.Type, s.By), canonical(s.JSON))
+			add(cmp.Or(s.Type, s.By), canonical(string(s.Content)))
 		default:
 			add(s.Label(), s.Text)
 		}

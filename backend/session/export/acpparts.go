@@ -252,7 +252,7 @@ func outputText(output []byte) string {
 		return s
 	}
 	parts := message.ReadResult(output).Parts
-	if slices.ContainsFunc(parts, func(p message.Part) bool { return p.Kind != message.Text }) || parts == nil {
+	if slices.ContainsFunc(parts, func(p message.Part) bool { return p.Type != message.Text }) || parts == nil {
 		return string(output)
 	}
 	return message.JoinText(parts, false)

@@ -17,7 +17,7 @@ var (
 	fields   = message.Build
 	encode   = message.Encode
 	quote    = message.Quote
-	elements = message.Elements
+	elements = rawjson.Elements
 	text     = rawjson.String
 )
 

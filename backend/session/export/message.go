@@ -1,9 +1,9 @@
 package export
 
 import (
-	"slices"
 	"strings"
 
+	"github.com/otelagent/otelagent/backend/message"
 	"github.com/otelagent/otelagent/internal/genaijson"
 )
 
@@ -46,18 +46,14 @@ func readMessage(raw []byte) chatMessage {
 		m.role = top.Text("role")
 		return m
 	}
-	role, _ := genaijson.Heading(raw)
-	top, parts := genaijson.Read(raw)
-	m.role = genaijson.Role(role)
-	for _, p := range parts {
+	in := genaijson.Read(raw)
+	m.role = in.Role
+	for _, p := range in.Parts {
 		part := messagePart{Part: p}
-		if p.Type == "reasoning" && p.Block != top {
-			part.signature = p.Block.Text("signature")
+		if p.Type == "reasoning" && p.Block != in.Top {
+			_, part.signature = message.Signature(p.Block)
 		}
 		m.parts = append(m.parts, part)
-	}
-	if parts != nil && !slices.ContainsFunc(parts, func(p genaijson.Part) bool { return p.Role != "tool" }) {
-		m.role = "tool"
 	}
 	return m
 }
@@ -95,15 +91,13 @@ func aiParts(raw []byte) []messagePart {
 	}
 	parts := []messagePart{}
 	for _, block := range elements(raw) {
-		a, standard := parse(block), block
+		a := parse(block)
 		_, hasText := text(a.Raw("text"))
 		switch a.Text("type") {
 		case "":
 			if a != nil { // Gemini's have no type
 				return nil
 			}
-		case "reasoning-file":
-			standard = edited(a, []string{"type"}, "type", "file")
 		case partCall, partResult, "blob", "uri":
 			return nil
 		case "file":
@@ -115,19 +109,13 @@ func aiParts(raw []byte) []messagePart {
 				return nil
 			}
 		}
-		for i, p := range genaijson.Blocks(standard) {
+		for i, p := range genaijson.Blocks(block) {
 			part := messagePart{Part: p, block: block, embedded: i > 0}
 			if p.Type == partCall {
 				part.Content = a.Raw("input")
 			}
-			for _, provider := range parse(a.Raw("providerMetadata")).All() { // there is one
-				part.signature = parse(provider).Text("signature")
-			}
+			_, part.signature = message.Signature(p.Block)
 			parts = append(parts, part)
-		}
-		if reason := a.Object("approval").Text("reason"); a.Text("state") == "output-denied" {
-			denied := genaijson.Part{Type: partResult, ID: a.Text("toolCallId"), IsError: true, Content: valueOf(quote(reason))}
-			parts = append(parts, messagePart{Part: denied, block: block, embedded: true})
 		}
 	}
 	return parts

@@ -64,13 +64,14 @@ func TestSpreadMessages(t *testing.T) {
 				return out
 			}
 			in, out := said(turn.Requests[0].Messages), said(turn.Output)
-			if len(in) != 2 || in[0].Role != message.System || in[0].Parts[0].Text != "Be brief." ||
-				in[1].Role != message.User || in[1].Parts[0].Text != "And Oslo?" {
+			text := func(m message.Message) string { return message.JoinText(m.Parts, true) }
+			if len(in) != 2 || in[0].Role != "system" || text(in[0]) != "Be brief." ||
+				in[1].Role != "user" || text(in[1]) != "And Oslo?" {
 				t.Errorf("request %+v", in)
 			}
-			if len(out) != 1 || len(out[0].Parts) != 1 || out[0].Parts[0].Kind != message.ToolCall ||
+			if len(out) != 1 || len(out[0].Parts) != 1 || out[0].Parts[0].Type != message.ToolCall ||
 				out[0].Parts[0].ID != "c1" || out[0].Parts[0].Name != "weather" ||
-				string(out[0].Parts[0].JSON) != `{"city":"Oslo"}` {
+				string(out[0].Parts[0].Content) != `{"city":"Oslo"}` {
 				t.Errorf("reply %+v", out)
 			}
 			if b, r := Decode(td, WithoutContent()); len(b.Blocks) > 0 || r.Spans != 1 {

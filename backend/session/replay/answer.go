@@ -54,14 +54,14 @@ func (a *Answer) read(bodies ...[]byte) {
 	for _, raw := range bodies {
 		for _, m := range message.Read(raw) {
 			for _, p := range m.Parts {
-				switch p.Kind {
+				switch p.Type {
 				case message.Text:
 					said = append(said, p)
 				case message.Reasoning:
-					p.Kind = message.Text
+					p.Type = message.Text
 					thought = append(thought, p)
 				case message.ToolCall:
-					a.Calls = append(a.Calls, Call{ID: p.ID, Name: p.Name, Args: session.RawJSON(p.JSON)})
+					a.Calls = append(a.Calls, Call{ID: p.ID, Name: p.Name, Args: session.RawJSON(p.Content)})
 				case message.ToolResult: // of another message
 				default:
 					a.Other = append(a.Other, p.Describe())

@@ -84,18 +84,19 @@ func (c *Report) input(name, detail string) {
 func (c *Report) request(r *message.Request) {
 	n, size := map[string]int{}, 0
 	for _, m := range r.Messages {
-		n[string(m.Role)]++
+		n[m.Role]++
 		for _, p := range m.Parts {
 			switch {
-			case p.Kind == message.MediaPart && p.Media.Data != "":
-				n[p.Media.Modality]++
-			case p.Kind == message.MediaPart:
-				n[p.Media.Modality+" by reference"]++
+			case p.Type == "blob":
+				n[p.Modality]++
+			case p.Modality != "":
+				n[p.Modality+" by reference"]++
 			}
 		}
 	}
 	for _, p := range r.System {
-		size += len(p.Text)
+		text, _ := p.Text()
+		size += len(text)
 	}
 	var messages, tools []string
 	for _, name := range slices.Sorted(maps.Keys(n)) {

@@ -9,6 +9,7 @@ import (
 	"github.com/otelagent/otelagent/backend/message"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/internal/object"
+	"github.com/otelagent/otelagent/internal/rawjson"
 )
 
 // ErrAsSent is the error about a change of a request that is wanted as it was sent.
@@ -120,7 +121,7 @@ func (b *Body) system(prompt []byte) {
 	case message.OpenAIResponses:
 		key, list = "instructions", "input"
 	}
-	role, rest := "", message.Elements(top.Raw(list))
+	role, rest := "", rawjson.Elements(top.Raw(list))
 	for len(rest) > 0 && !top.Has(key) {
 		name := object.Of("", rest[0]).String("role")
 		if name != "system" && name != "developer" {

@@ -183,6 +183,23 @@ func TestFallback(t *testing.T) {
 	}
 }
 
+// Anthropic gets back the reasoning that it signed, wherever the AI SDK holds the signature.
+func TestSigned(t *testing.T) {
+	for _, key := range []string{"providerOptions", "providerMetadata"} {
+		payload := `{"model":"m","max_tokens":9,"messages":[{"role":"assistant","content":[` +
+			`{"type":"reasoning","text":"hm","` + key + `":{"anthropic":{"signature":"s1"}}},` +
+			`{"type":"reasoning","text":"","` + key + `":{"anthropic":{"redactedData":"s2"}}},{"type":"text","text":"hi"}]}]}`
+		b, err := Convert([]byte(payload), Options{API: message.Anthropic, Whole: true})
+		must.Do(t, err)
+		want := `{"model":"m","max_tokens":9,"messages":[{"role":"assistant","content":[` +
+			`{"type":"thinking","thinking":"hm","signature":"s1"},{"type":"redacted_thinking","data":"s2"},` +
+			`{"type":"text","text":"hi"}]}]}`
+		if string(b.Bytes) != want || b.Notes != nil {
+			t.Errorf("%s\n%v", b.Bytes, b.Notes)
+		}
+	}
+}
+
 // Whatever comes, every form is valid JSON with the messages that can be read, and nothing panics.
 func FuzzConvert(f *testing.F) {
 	for _, payload := range requests(f) {
