@@ -19,8 +19,10 @@ import (
 
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/dialects"
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/gemini"
+	"github.com/otelagent/otelagent/dialects/guide"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/opencode"
 	"github.com/otelagent/otelagent/dialects/transcript"
@@ -43,6 +45,17 @@ func openCodeDB(t testing.TB, path string) *sql.DB {
 		CREATE INDEX message_session_time_created_id_idx ON message (session_id, time_created, id);
 		CREATE INDEX part_message_id_id_idx ON part (message_id, id)`))(t)
 	return db
+}
+
+// A database that has the tables of OpenCode and those of the agent guide is one of the guide, each time.
+func TestRecogniseDBTwoOfThem(t *testing.T) {
+	db := openCodeDB(t, filepath.Join(t.TempDir(), "both.db"))
+	must.Get(db.Exec("CREATE TABLE chat_sessions (id text)"))(t)
+	for range 200 {
+		if d := must.Get(dialects.RecogniseDB(t.Context(), db))(t); d.Name != guide.Dialect {
+			t.Fatalf("dialect %s", d.Name)
+		}
+	}
 }
 
 type document = map[string]any

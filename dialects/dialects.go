@@ -176,7 +176,7 @@ func Recognise(head []byte) (d Dialect, why string, err error) {
 	return Dialect{}, "", unknown
 }
 
-// RecogniseDB returns the dialect whose tables an SQLite database has: that of the agent guide, or one with an Agent,
+// RecogniseDB returns the dialect whose tables an SQLite database has: that of the agent guide, else one with an Agent,
 // whose Decoder reads the file itself. The error is an *UnknownError, or one of the database.
 func RecogniseDB(ctx context.Context, db *sql.DB) (Dialect, error) {
 	in, err := input.NewDatabase(ctx, db)
@@ -188,9 +188,9 @@ func RecogniseDB(ctx context.Context, db *sql.DB) (Dialect, error) {
 		return Dialect{}, err
 	}
 	tables := map[string][]string{guide.Dialect: {"chat_sessions"}, opencode.Agent.Dialect: opencode.Tables}
-	for name, tables := range tables {
-		missing := func(table string) bool { return !slices.Contains(there, any(table)) }
-		if d, ok := Named(name); ok && !slices.ContainsFunc(tables, missing) {
+	missing := func(table string) bool { return !slices.Contains(there, any(table)) }
+	for _, d := range all {
+		if of, ok := tables[d.Name]; ok && !slices.ContainsFunc(of, missing) {
 			return d, nil
 		}
 	}

@@ -103,10 +103,11 @@ type Family struct{ Files []File }
 var private = regexp.MustCompile(
 	`(?i)(^|/)(history\.jsonl|logs\.json|journal\.jsonl|settings|credential|auth|config|token)[^/]*$`)
 
-// Finder finds the families of an agent, any number of times. It opens a file that has grown no second time.
+// Finder finds the families of an agent, any number of times. It opens no file again that is as it was, and no
+// transcript that has grown.
 type Finder struct {
 	Agent Agent
-	files map[string]File // as they were last
+	files map[string]File // as they were last; those that are no transcripts have no ID
 }
 
 // Find returns the families of the files and folders at paths, and an error for each that was not read. Of a folder it
@@ -128,7 +129,7 @@ func (l *Finder) Find(paths ...string) ([]Family, []error) {
 				return fs.SkipDir
 			case d.Type().IsRegular() && l.Agent.Names.MatchString(name) && !private.MatchString(name):
 				var f File
-				if f, err = l.file(path); f.ID != "" {
+				if f, err = l.file(path); err == nil {
 					found[path] = f
 				}
 			}
@@ -176,7 +177,8 @@ func (l *Finder) file(path string) (File, error) {
 	if log, err := os.Lstat(path + "-wal"); err == nil && filepath.Ext(path) == ".db" {
 		f.Size, f.Modified = f.Size+log.Size(), input.Later(f.Modified, log.ModTime())
 	}
-	if was := l.files[path]; !was.Started.IsZero() && was.Size <= f.Size {
+	if was := l.files[path]; was.Path != "" && was.Size == f.Size && was.Modified.Equal(f.Modified) ||
+		!was.Started.IsZero() && was.Size <= f.Size {
 		f.Head = was.Head
 		return f, nil
 	}
@@ -210,6 +212,7 @@ func group(files map[string]File) []Family {
 	all := slices.SortedFunc(maps.Values(files), func(a, b File) int {
 		return cmp.Or(a.Started.Compare(b.Started), cmp.Compare(a.Path, b.Path))
 	})
+	all = slices.DeleteFunc(all, func(f File) bool { return f.ID == "" })
 	parents := map[string]string{} // by ID, of the first file that has it
 	for _, f := range slices.Backward(all) {
 		parents[f.ID] = f.Parent

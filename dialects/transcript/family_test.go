@@ -60,3 +60,18 @@ func TestFindBound(t *testing.T) {
 		t.Errorf("%d families, %v", len(families), problems)
 	}
 }
+
+// A Finder that looks again opens a file that is no transcript once it has changed, and no sooner.
+func TestFindAgain(t *testing.T) {
+	path, opened := filepath.Join(t.TempDir(), "notes.jsonl"), 0
+	l := transcript.Finder{Agent: transcript.Agent{Names: regexp.MustCompile(`\.jsonl$`),
+		Head: func(string, []byte, input.Outline) transcript.Head { opened++; return transcript.Head{} }}}
+	for n := range 4 {
+		if n%2 == 0 {
+			must.Do(t, os.WriteFile(path, make([]byte, n), 0o600))
+		}
+		if families, problems := l.Find(filepath.Dir(path)); len(families) != 0 || len(problems) != 0 || opened != n/2+1 {
+			t.Errorf("look %d: opened %d times; %d families, %v", n, opened, len(families), problems)
+		}
+	}
+}
