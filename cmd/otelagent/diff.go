@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -84,7 +85,13 @@ func (a *app) diff(ctx context.Context, o *diffOptions, nameA, nameB string) err
 	if err := wrong.err(); err != nil {
 		return err
 	}
-	x, err := a.diffTarget(ctx, nameA)
+	names, ref := a.fileAndAddress(nameA)
+	db, err := a.open(ctx, names...)
+	if err != nil {
+		return a.hint([]string{ref}, err)
+	}
+	defer db.close()
+	x, err := db.diffTarget(ctx, ref, names)
 	if err != nil {
 		return err
 	}
@@ -92,7 +99,14 @@ func (a *app) diff(ctx context.Context, o *diffOptions, nameA, nameB string) err
 	if o.dbB != "" {
 		other.dbs = []string{o.dbB}
 	}
-	y, err := other.diffTarget(ctx, nameB)
+	namesB, ref := other.fileAndAddress(nameB)
+	if !slices.Equal(namesB, names) {
+		if db, err = other.open(ctx, namesB...); err != nil {
+			return other.hint([]string{ref}, err)
+		}
+		defer db.close()
+	}
+	y, err := db.diffTarget(ctx, ref, namesB)
 	if err != nil {
 		return err
 	}
@@ -119,23 +133,15 @@ func (a *app) diff(ctx context.Context, o *diffOptions, nameA, nameB string) err
 	return err
 }
 
-// diffTarget reads the session, run or turn that an argument names.
-func (a *app) diffTarget(ctx context.Context, arg string) (t diff.Target, err error) {
-	args := []string{arg}
-	if file, rest := fileAndAddress(arg); file != "" && len(a.dbs) == 0 {
-		args = []string{file, rest}
-	}
-	db, ref, err := a.openArguments(ctx, args)
-	if err != nil {
-		return t, a.hint([]string{ref}, err)
-	}
-	defer db.close()
-	if ref == "" || len(args) == 2 || len(a.dbs) > 0 {
+// diffTarget returns the session, run or turn of an address in a database of these names; without an address the one
+// session that there is.
+func (db *database) diffTarget(ctx context.Context, ref string, names []string) (t diff.Target, err error) {
+	if len(names) > 0 {
 		t.Source = db.at.name
 	}
 	if ref == "" {
 		ref, err = db.only(ctx)
-	} else if _, _, none := db.Locate(ctx, ref); none != nil && len(args) == 2 { // a RUN of the one session that there is
+	} else if _, _, none := db.Locate(ctx, ref); none != nil && len(names) > 0 && len(db.app.dbs) == 0 { // RUN of a FILE
 		if only, err := db.only(ctx); err == nil {
 			ref = only + "/" + ref
 		}
@@ -145,7 +151,7 @@ func (a *app) diffTarget(ctx context.Context, arg string) (t diff.Target, err er
 	}
 	key, addr, err := db.Locate(ctx, ref)
 	if err != nil {
-		return t, a.hint([]string{ref}, err)
+		return t, db.app.hint([]string{ref}, err)
 	}
 	tree, err := db.Load(ctx, key)
 	if err != nil {
@@ -156,12 +162,12 @@ func (a *app) diffTarget(ctx context.Context, arg string) (t diff.Target, err er
 	return t, err
 }
 
-// fileAndAddress splits FILE/ADDRESS, where there is that file; both are empty where there is none.
-func fileAndAddress(arg string) (file, rest string) {
-	for i := len(arg) - 1; i > 0; i-- {
-		if arg[i] == '/' && i < len(arg)-1 && isFile(arg[:i]) {
-			return arg[:i], arg[i+1:]
+// fileAndAddress splits FILE/ADDRESS, where there is that file. The names of any other argument are those of --db.
+func (a *app) fileAndAddress(arg string) (names []string, ref string) {
+	for i := len(arg); i > 0 && len(a.dbs) == 0; i-- {
+		if (i == len(arg) || arg[i] == '/' && i < len(arg)-1) && isFile(arg[:i]) {
+			return []string{arg[:i]}, strings.TrimPrefix(arg[i:], "/")
 		}
 	}
-	return "", ""
+	return a.dbs, arg
 }
