@@ -133,6 +133,7 @@ var rooms = []room{
 	{
 		packages: []string{"backend/store/storetest"},
 		own:      []string{"spans", "backend/session", "backend/store", "backend/store/memstore"},
+		other:    []string{"github.com/google/go-cmp/..."},
 	},
 	{
 		packages: []string{"backend/store/reader"},

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/memstore"
@@ -62,8 +64,8 @@ func (w *world) time() (t time.Time) {
 func same[T any](w *world, what string, of func(store.Store) T) T {
 	w.t.Helper()
 	got, want := of(w.next()), of(w.m)
-	if g, m := fmt.Sprintf("%#v", got), fmt.Sprintf("%#v", want); g != m {
-		w.t.Errorf("%s\n got %.5000s\nwant %.5000s", what, g, m)
+	if d := cmp.Diff(fmt.Sprintf("%#v", want), fmt.Sprintf("%#v", got)); d != "" {
+		w.t.Errorf("%s (-want +got)\n%s", what, d)
 	}
 	return got
 }
