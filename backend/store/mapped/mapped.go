@@ -140,9 +140,14 @@ func Tree(ctx context.Context, st store.Store, k session.Key) (*session.Session,
 	if err != nil {
 		return nil, err
 	}
+	return s.Tree(), nil
+}
+
+// Tree returns the tree of the session.
+func (s *Session) Tree() *session.Session {
 	t := session.Assemble(s.Rows)
 	t.Links = s.Links
-	return t, nil
+	return t
 }
 
 // Blocks yields all blocks that the tree of a session may name, links being those of the tree.

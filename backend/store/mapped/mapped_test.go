@@ -99,6 +99,10 @@ func TestNameOfOneCall(t *testing.T) {
 	if err != nil || len(s.Runs) != 1 || len(s.Runs[0].Turns) != 2 || len(s.Links.Parts) != 1 {
 		t.Errorf("%+v %v", s, err)
 	}
+	_, err = (&reader.Reader{Store: st}).Tree(t.Context(), session.Key{ID: "once"})
+	if !errors.Is(err, store.ErrNotFound) || !strings.Contains(err.Error(), `"once" is part of session "`+trace+`"`) {
+		t.Errorf("the name of one call: %v", err)
+	}
 }
 
 // Two names, each of one call, do not make both disappear.

@@ -128,8 +128,7 @@ func (p *projector) parts(ctx context.Context, k session.Key, whole *mapped.Sess
 
 // keep puts the summary of a session into the store. Where its rows belong to another one it is a part of that.
 func (p *projector) keep(ctx context.Context, k session.Key, mark store.Revision, s *mapped.Session) error {
-	tree := session.Assemble(s.Rows)
-	tree.Links = s.Links
+	tree := s.Tree()
 	summary := session.Summarize(tree)
 	if s.Links != nil {
 		summary.Mapped = foreign.Default().Version()

@@ -162,9 +162,16 @@ func (r *Reader) WithSubAgents(ctx context.Context, refs []string, only bool) ([
 	}), nil
 }
 
-// Tree returns a session's tree without its blocks.
+// Tree returns a session's tree without its blocks. Of a session that is part of another one an *Error names that.
 func (r *Reader) Tree(ctx context.Context, key session.Key) (*session.Session, error) {
-	return mapped.Tree(ctx, r.Store, key)
+	s, err := mapped.Open(ctx, r.Store, key)
+	if err != nil {
+		return nil, err
+	}
+	if owner := s.Owner().ID; owner != "" {
+		return nil, wrong(store.ErrNotFound, "session %q is part of session %q, which shows what it holds", key.ID, owner)
+	}
+	return s.Tree(), nil
 }
 
 // Read returns a session's tree with its blocks.
