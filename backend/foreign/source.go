@@ -42,6 +42,7 @@ type Source struct {
 
 	own     []any            // those settings
 	classes map[string]Class // of attributes
+	members map[string]string
 	keys    map[field][]key
 }
 
@@ -201,7 +202,7 @@ func (s *Source) add(b *Source) {
 
 func (s *Source) compile() {
 	s.Title = cmp.Or(s.Title, s.Name)
-	s.classes, s.keys = map[string]Class{}, map[field][]key{}
+	s.classes, s.keys, s.members = map[string]Class{}, map[field][]key{}, map[string]string{}
 	if text, err := json.Marshal(s.own); s.own != nil && err == nil {
 		s.Rules = string(text)
 	}
@@ -222,8 +223,12 @@ func (s *Source) compile() {
 			for member := range strings.SplitSeq(members, "|") {
 				s.keys[f] = append(s.keys[f], key{attr, member})
 			}
-			if old := s.classes[attr]; old == Drop || fields[f] < old {
-				s.classes[attr] = fields[f]
+			class := fields[f]
+			if members != "" && class == Content { // of a value that is no object it may be a list
+				class, s.members[attr] = Messages, members
+			}
+			if old := s.classes[attr]; old == Drop || class < old {
+				s.classes[attr] = class
 			}
 		}
 	}

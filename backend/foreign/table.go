@@ -187,6 +187,10 @@ func (s *Source) session(get Get) string {
 // Class returns how an attribute of a record is kept. Keys that no rule names are dropped. It allocates nothing.
 func (s *Source) Class(key string) Class { return s.classes[key] }
 
+// Member returns the member that is kept of an attribute with content which is a JSON object with such a member; empty
+// where the attribute is kept whole.
+func (s *Source) Member(key string) string { return s.members[key] }
+
 // Time returns the time of a log record that has none itself, from its attributes; 0 if they have none.
 func (s *Source) Time(get Get) int64 {
 	var at int64

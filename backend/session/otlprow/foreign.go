@@ -212,6 +212,10 @@ func (d *decoder) attribute(row *session.Row, src *foreign.Source, name, key str
 	}
 	bodies := []string{d.json(v)}
 	var raw []json.RawMessage
+	var object map[string]json.RawMessage
+	if member := src.Member(key); member != "" && json.Unmarshal([]byte(bodies[0]), &object) == nil {
+		bodies[0] = cmp.Or(string(object[member]), bodies[0])
+	}
 	switch {
 	case class == foreign.Content:
 		bodies[0] = withRole(name, bodies[0])
@@ -226,6 +230,9 @@ func (d *decoder) attribute(row *session.Row, src *foreign.Source, name, key str
 			bodies = append(bodies, string(r))
 		}
 	}
+	if class == foreign.Messages {
+		bodies = joined(bodies)
+	}
 	l := session.List{Name: cut(key, maxKey), Count: int64(len(bodies))}
 	for _, body := range bodies {
 		body = spans.Template(d.redactor(valid(body)))
@@ -233,6 +240,37 @@ func (d *decoder) attribute(row *session.Row, src *foreign.Source, name, key str
 		l.Items = append(l.Items, spans.BlockOfString(body).Short().String())
 	}
 	row.Lists = append(row.Lists, l)
+}
+
+// chunk is a message of Gemini, or a response with one, that has a text alone: before it, the text, and what follows.
+var chunk = regexp.MustCompile(`(?s)^(.*"parts":\[\{"text":")((?:[^"\\]|\\.)*)("(,"thought":true)?\}\].*)$`)
+
+// chunkOf returns the parts of a chunk of a reply, nil for any other message.
+func chunkOf(body string) []string {
+	if !strings.Contains(body, `"role":"model"`) {
+		return nil
+	}
+	return chunk.FindStringSubmatch(body)
+}
+
+// joined makes one message of chunks that follow each other: a reply that was streamed has no others.
+func joined(bodies []string) (out []string) {
+	for len(bodies) > 0 {
+		n, body := 1, bodies[0]
+		if first := chunkOf(body); first != nil {
+			text, end := []byte(first[1]+first[2]), first[3]
+			for ; n < len(bodies); n++ {
+				next := chunkOf(bodies[n])
+				if next == nil || next[4] != first[4] {
+					break
+				}
+				text, end = append(text, next[2]...), next[3]
+			}
+			body = string(text) + end
+		}
+		out, bodies = append(out, body), bodies[n:]
+	}
+	return out
 }
 
 // roleName is the name of an event that the conventions name after the role of its message.

@@ -3,6 +3,7 @@ package otlprow
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"testing"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -135,5 +136,48 @@ func TestControlCharactersOfContent(t *testing.T) {
 	}
 	if got, ok := set.Body(session.Ref{Block: b.Rows[0].Lists[0].Items[0]}); got != text {
 		t.Errorf("%q, %v", got, ok)
+	}
+}
+
+// Chunks of a reply that Gemini CLI streamed are one message, and the arguments of a tool call are kept without what
+// its span has around them.
+func TestGeminiCLI(t *testing.T) {
+	const chunk = `{"candidates":[{"content":{"parts":[{"text":%q%s}],"role":"model"}%s}]}`
+	piece := func(text, thought, more string) string { return fmt.Sprintf(chunk, text, thought, more) }
+	const call = `{"role":"model","parts":[{"functionCall":{"name":"ls"}}]}`
+	for name, test := range map[string]struct {
+		key, value string
+		want       []string
+	}{
+		"chunks": {"gen_ai.output.messages", "[" + piece("Hm", `,"thought":true`, "") + "," + piece(`"Hel`, "", "") + "," +
+			piece("lo", "", "") + "," + piece("!", "", `,"finishReason":"STOP"`) + "," + call + "," + call + "]",
+			[]string{piece("Hm", `,"thought":true`, ""), piece(`"Hello!`, "", `,"finishReason":"STOP"`), call, call}},
+		"request": {"gen_ai.input.messages",
+			`[{"role":"user","parts":[{"text":"a"}]},{"role":"user","parts":[{"text":"b"}]}]`,
+			[]string{`{"role":"user","parts":[{"text":"a"}]}`, `{"role":"user","parts":[{"text":"b"}]}`}},
+		"call":         {"gen_ai.input.messages", `{"callId":"1","name":"ls","args":{"dir":"."}}`, []string{`{"dir":"."}`}},
+		"another call": {"gen_ai.input.messages", `{"dir":"."}`, []string{`{"dir":"."}`}},
+	} {
+		td := ptrace.NewTraces()
+		scope := td.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty()
+		scope.Scope().SetName("gemini-cli")
+		s := scope.Spans().AppendEmpty()
+		s.SetTraceID(pcommon.TraceID{1})
+		s.SetSpanID(pcommon.SpanID{1})
+		s.Attributes().PutStr("gen_ai.operation.name", "tool_call")
+		s.Attributes().PutStr(test.key, test.value)
+		b, _ := Decode(td)
+		var got []string
+		for _, item := range b.Rows[0].Lists[0].Items {
+			for _, block := range b.Blocks {
+				if block.ID.Short().String() == item {
+					got = append(got, block.Body)
+					break
+				}
+			}
+		}
+		if !slices.Equal(got, test.want) {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
 	}
 }
