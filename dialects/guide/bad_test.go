@@ -99,6 +99,39 @@ func TestBounds(t *testing.T) {
 	}
 }
 
+// TestWrittenAgain: a row that is written again takes the place of the earlier one in the bounds, too.
+func TestWrittenAgain(t *testing.T) {
+	long := `{"type":"text","text":"` + strings.Repeat("x", 200) + `"}`
+	message := messageRow("u", "user", 1001, `{"x":"`+strings.Repeat("x", 100)+`"}`)
+	part := partRow("p", "u", 0, 1001, long)
+	equal(t, errorsOf(sessionRow("")+message+part+message+part+part, input.Settings{MaxLine: 700}))
+	var parts strings.Builder
+	for i := range 16384 {
+		parts.WriteString(partRow(fmt.Sprint("p", i), "u", i, 1001, text))
+	}
+	equal(t, errorsOf(sessionRow("")+message+parts.String()+partRow("p0", "u", 0, 1002, text)))
+}
+
+// TestRules: rules of another type are no fact, and those of a session are parsed once, not for each of its runs.
+func TestRules(t *testing.T) {
+	bad := sessionRow(`,"permissions":{"SECRET":1}`)
+	equal(t, errorsOf(bad), "guide: line 1: session: permissions: want an array, got an object")
+	if got := string(eventsOf([]byte(bad))); strings.Contains(got, `"rules"`) {
+		t.Errorf("a fact of rules: %s", got)
+	}
+	const runs, rules = 100, 1000
+	var b strings.Builder
+	b.WriteString(sessionRow(`,"permissions":[{"action":"allow","added_at":1}` +
+		strings.Repeat(`,{"action":"allow","added_at":1}`, rules-1) + `]`))
+	for i := range runs {
+		b.WriteString(messageRow(fmt.Sprint("a", i), "assistant", 2000+i, `{}`))
+	}
+	n := testing.AllocsPerRun(1, func() { errorsOf(b.String()) })
+	if n > runs*rules/4 {
+		t.Errorf("%d runs of %d rules make %.0f allocations", runs, rules, n)
+	}
+}
+
 // TestErrorsNameNoKeys: keys and types that are not the guide's are content.
 func TestErrorsNameNoKeys(t *testing.T) {
 	deep := strings.Repeat("[", 250) + strings.Repeat("]", 250)

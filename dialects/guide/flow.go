@@ -34,11 +34,13 @@ func (d *Decoder) sessionRow(text, further []byte, stated time.Time) {
 	s.child = meta.Text("mode") == "subagent" || meta.Text("agent_mode") == "subagent"
 	s.created = millisOf(r.Object, "created_at")
 	s.updated = input.Later(input.Later(s.created, millisOf(r.Object, "updated_at")), millisOf(r.Object, "archived_at"))
-	if s.rules = r.json("permissions"); s.rules != nil && s.rules[0] != '[' {
-		r.Fail("permissions", "want an array, got "+rawjson.KindOf(s.rules))
+	rules := r.json("permissions")
+	if rules != nil && rules[0] != '[' {
+		r.Fail("permissions", "want an array, got "+rawjson.KindOf(rules))
+		rules = nil
 	}
-	for _, rule := range rawjson.Elements(s.rules) {
-		millisOf(r.Inner("permissions[]", rule), "added_at")
+	for _, text := range rawjson.Elements(rules) {
+		s.rules = append(s.rules, rule{text, millisOf(r.Inner("permissions[]", text), "added_at")})
 	}
 	if s.id == "" {
 		r.Fail("id", "want a string that is not empty")
@@ -58,7 +60,7 @@ func (d *Decoder) sessionRow(text, further []byte, stated time.Time) {
 	}
 	f.add("title", r.Literal("title"), f.at)
 	f.since("archived_at", r.Spelled("archived_at"))
-	f.add("rules", s.rules, f.at)
+	f.add("rules", rules, f.at)
 	d.state(f)
 }
 
@@ -133,7 +135,7 @@ func (d *Decoder) messageRow(text, further []byte, stated time.Time) {
 	m.line = lineOf(r.typ, r.text, further)
 	m.size = len(m.line)
 	if before != nil { // its row was written again: the last one counts
-		m.parts, m.partAt, m.lines, m.size = before.parts, before.partAt, before.lines, m.size+before.size
+		m.parts, m.partAt, m.lines, m.size = before.parts, before.partAt, before.lines, m.size+before.size-len(before.line)
 	}
 	d.message = m
 	d.RejectProblems(r.typ, r.Object)
@@ -151,7 +153,6 @@ func (d *Decoder) partRow(text, further []byte, stated time.Time) {
 		return
 	}
 	m := d.message
-	line := lineOf(r.typ, r.text, further)
 	switch of := r.String("message_id"); {
 	case m == nil:
 		d.reject(r.typ, "message_id", "of no message: its row has to stand before those of its parts")
@@ -159,20 +160,28 @@ func (d *Decoder) partRow(text, further []byte, stated time.Time) {
 	case of != "" && of != m.id:
 		d.reject(r.typ, "message_id", "of another message than the one before it")
 		return
-	case len(m.parts) == maxParts:
+	}
+	i, again := m.partAt[id]
+	was := &part{}
+	if again { // written again: the last one counts
+		was = m.parts[i]
+	} else {
+		i = len(m.parts)
+	}
+	line := lineOf(r.typ, r.text, further)
+	size := m.size + len(line) - len(was.line)
+	switch {
+	case i == maxParts:
 		d.reject(r.typ, "", "a message of more than "+strconv.Itoa(maxParts)+" parts")
 		return
-	case m.size+len(line) > d.Settings.MaxLine:
+	case size > d.Settings.MaxLine:
 		d.reject(r.typ, "", "a message with its parts longer than "+strconv.Itoa(d.Settings.MaxLine)+" bytes")
 		return
 	}
 	d.Shell.Counts.Events++
-	i, again := m.partAt[id]
 	if !again {
-		i = len(m.parts)
-		m.partAt[id], m.parts = i, append(m.parts, &part{})
+		m.partAt[id], m.parts = i, append(m.parts, was)
 	}
-	was := m.parts[i] // written again: the last one counts
 	p := &part{id: id, seq: d.Seq, kind: r.String("type"), callID: r.String("tool_call_id"),
 		state:   r.String("tool_state"),
 		created: millisOf(r.Object, "created_at"), index: int64(i)}
@@ -186,8 +195,7 @@ func (d *Decoder) partRow(text, further []byte, stated time.Time) {
 		p.kind = p.ai.String("type")
 	}
 	p.latest, p.line, p.lines = input.Later(p.latest, stated), line, was.lines
-	m.size += len(line) - len(was.line)
-	m.parts[i] = p
+	m.size, m.parts[i] = size, p
 }
 
 // holds keeps a line of package ndjson for the message before it, to which it belongs. It reports false without one.

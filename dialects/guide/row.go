@@ -24,11 +24,17 @@ type session struct {
 	child    bool   // its metadata names it a sub-agent's
 	created  time.Time
 	updated  time.Time
-	rules    []byte // as they came
+	rules    []rule
 	digests  []string
 	first    time.Time // created_at of its first message
 	messages map[string]bool
 	kinds    map[string]int64 // lines of each further type
+}
+
+// rule is a permission rule: as it came, and since when it holds.
+type rule struct {
+	text  []byte
+	added time.Time
 }
 
 // model is {provider_id, model_id, variant}.
@@ -87,6 +93,11 @@ type row struct {
 	text []byte // compact; the members alias it
 }
 
+// columns are those of the three tables that are read.
+const columns = `id:any session_id:any message_id:any parent_id:any parent_message_id:any agent:any role:any type:any
+	title:any index:any tool_call_id:any tool_state:any created_at:any updated_at:any archived_at:any hidden_at:any
+	data:any data_json:any metadata:any metadata_json:any model:any model_json:any permissions:any permissions_json:any`
+
 // row reads a row, and rejects anything but an object.
 func (d *Decoder) row(typ string, text []byte) (row, bool) {
 	text = input.Compact(text)
@@ -94,6 +105,7 @@ func (d *Decoder) row(typ string, text []byte) (row, bool) {
 	if o == nil {
 		d.reject(typ, "data", "want an object, got "+rawjson.KindOf(text))
 	}
+	input.Check(o, columns)
 	return row{o, typ, text}, o != nil
 }
 

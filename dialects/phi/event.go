@@ -275,8 +275,11 @@ func (d *Decoder) read(l *line) {
 
 // once notes a problem when a key of o is there twice.
 func once(o *object.Object) {
-	if twice := o.Twice(); twice != "" {
-		o.Fail(twice, "stands there twice")
+	for key := range o.Members() {
+		if o.Twice(string(key)) {
+			o.Fail(string(key), "stands there twice")
+			return
+		}
 	}
 }
 

@@ -207,20 +207,15 @@ func (o *Object) Members() iter.Seq2[[]byte, []byte] {
 	}
 }
 
-// Twice returns the first of keys, or of all where none is named, that is there more than once; empty when none is.
-func (o *Object) Twice(keys ...string) string {
-	if o == nil {
-		return ""
-	}
-	for i := range o.members {
-		for k := range i {
-			key := o.members[i].key
-			if bytes.Equal(o.members[k].key, key) && (keys == nil || slices.Contains(keys, string(key))) {
-				return string(key)
-			}
+// Twice reports whether a member is there more than once.
+func (o *Object) Twice(key string) bool {
+	n := 0
+	for k := range o.Members() {
+		if string(k) == key {
+			n++
 		}
 	}
-	return ""
+	return n > 1
 }
 
 // Has reports whether one of the members is there and not null. It does not count as reading it.
