@@ -104,7 +104,7 @@ func (o *sendOptions) open(a *app, quit <-chan struct{}) (_ *sources, err error)
 			return nil, err
 		}
 	}
-	if !s.live {
+	if len(s.list) > 1 {
 		s.pair()
 	}
 	return s, nil

@@ -120,6 +120,21 @@ func shown(t *testing.T, db string) string {
 	return out.String()
 }
 
+// A followed file of clark-agent is read as far as it is there, however little that is.
+func TestFollowWaitsForNoMore(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "events.ndjson")
+	must(t, os.WriteFile(path, []byte(`{"type":"agent_start"}`+"\n"), 0o600))
+	a, quit := &app{stderr: io.Discard}, make(chan struct{})
+	giveUp := time.AfterFunc(10*time.Second, func() { close(quit) })
+	in, err := (&sendOptions{From: auto, Files: []string{path}, Follow: true}).open(a, quit)
+	must(t, err)
+	in.close()
+	if !giveUp.Stop() {
+		t.Error("it waits for more of the file")
+	}
+}
+
 // A file that is written anew while it is followed is an error: its beginning was sent already.
 func TestFollowTruncated(t *testing.T) {
 	t.Parallel()
