@@ -241,7 +241,7 @@ func (t *wireTap) trace(ctx context.Context, a *app, o *sendOptions) {
 	}()
 	if t.to, t.err = o.delivery(context.WithoutCancel(ctx), cmp.Or(o.Agent, acp.Dialect), true); t.err != nil {
 		a.say("the agent is not traced: %v", t.err)
-		t.queued.Store(tapQueue) // no line fits
+		t.queued.Add(tapQueue) // no line fits
 		return
 	}
 	dec := acp.NewDecoder(o.inputSettings(true))

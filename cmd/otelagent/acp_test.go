@@ -174,6 +174,18 @@ func TestWireTapNeverWaits(t *testing.T) {
 	}
 }
 
+// TestWireTapWithoutDelivery: no line waits for a trace that does not begin, also while one is being taken.
+func TestWireTapWithoutDelivery(t *testing.T) {
+	tap := newWireTap()
+	tap.queued.Add(tapCost) // of a line that has no room, before it is taken back
+	tap.trace(t.Context(), &app{stderr: io.Discard}, &sendOptions{Endpoint: "no URL"})
+	tap.queued.Add(-tapCost)
+	tap.take(acp.ToAgent, []byte("{}\n"))
+	if tap.err == nil || len(tap.lines) != 0 {
+		t.Errorf("%d lines wait: %v", len(tap.lines), tap.err)
+	}
+}
+
 func TestWireTapCutsLines(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	text := []byte("one\r\n\n  two  \n" + strings.Repeat("x", tapLine+1) + "\nthree\nrest")

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -50,11 +49,7 @@ Exit codes: 0 copied, 1 interrupted or not all copied, 2 wrong usage.`,
 			o.ofTenant = cmd.Flags().Changed("tenant")
 			ctx, stop := untilInterrupted(cmd.Context())
 			defer stop()
-			err := a.copy(ctx, &o, args[0], args[1], args[2:])
-			if errors.Is(err, context.Canceled) { // before it read anything
-				err = errors.New("interrupted; run it again to go on")
-			}
-			return err
+			return interrupted(a.copy(ctx, &o, args[0], args[1], args[2:]), "; run it again to go on")
 		},
 	}
 	c.Flags().StringVar(&o.since, "since", "", "copy the sessions with an event "+sinceHelp)
@@ -113,10 +108,7 @@ func (a *app) copied(res storecopy.Result, to location, err error) error {
 	wrote := fmt.Sprintf("%s and %s, %s", count(int(res.Rows), "row"), count(int(res.Blocks), "block"),
 		inspect.Bytes(res.Bytes))
 	if err != nil {
-		why := strings.TrimPrefix(err.Error(), "copy: ")
-		if errors.Is(err, context.Canceled) {
-			why = "interrupted"
-		}
+		why := strings.TrimPrefix(interrupted(err, "").Error(), "copy: ")
 		return fmt.Errorf("%s\n%s reached %s; run it again to go on", why, wrote, to.name)
 	}
 	switch {

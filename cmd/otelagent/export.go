@@ -94,11 +94,7 @@ Exit codes: 0 written, 1 not found, not whole or not written, 2 wrong usage.`,
 		RunE: a.reads(func(ctx context.Context, db *database, args []string) error {
 			ctx, stop := untilInterrupted(ctx)
 			defer stop()
-			err := (&exporting{&o, format, db}).export(ctx, a, strings.Join(args, ""), since)
-			if errors.Is(err, context.Canceled) {
-				err = errors.New("interrupted")
-			}
-			return err
+			return interrupted((&exporting{&o, format, db}).export(ctx, a, strings.Join(args, ""), since), "")
 		}),
 	}
 	c.Flags().StringVar(&o.format, "format", "", "`FORMAT` to write: "+formats)

@@ -356,3 +356,11 @@ func untilInterrupted(ctx context.Context) (context.Context, context.CancelFunc)
 	context.AfterFunc(ctx, stop)
 	return ctx, stop
 }
+
+// interrupted returns err, or, where Ctrl-C is its cause, that alone and a hint.
+func interrupted(err error, hint string) error {
+	if errors.Is(err, context.Canceled) {
+		err = errors.New("interrupted" + hint)
+	}
+	return err
+}

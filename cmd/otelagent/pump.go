@@ -273,7 +273,10 @@ func (p *pump) record(d *delivery, rec *event.Recorder, s source, from events) (
 func (p *pump) reject(name string, bad *input.LineError) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.rejected++; p.rejected > maxRejected {
+	if !bad.Again {
+		p.rejected++
+	}
+	if p.rejected > maxRejected {
 		return
 	}
 	if name = cmp.Or(bad.File, name); bad.Line > 0 {

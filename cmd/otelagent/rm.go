@@ -237,11 +237,8 @@ func (a *app) erase(ctx context.Context, db *database, list []store.Deletion) er
 	gone := 0
 	for batch := range slices.Chunk(list, eraseBatch) {
 		deleted, err := db.Store.Delete(ctx, batch...)
-		if errors.Is(err, context.Canceled) {
-			err = errors.New("interrupted")
-		}
 		if err != nil {
-			return fmt.Errorf("%w\n%s of %d were erased from %s; run it again for the rest", err,
+			return fmt.Errorf("%w\n%s of %d were erased from %s; run it again for the rest", interrupted(err, ""),
 				count(gone, "session"), len(list), db.at.name)
 		}
 		gone += len(deleted)

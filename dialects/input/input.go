@@ -71,6 +71,8 @@ type LineError struct {
 	Reason string
 	// Cut says that the input ended inside the line or document: its writer died, or still writes.
 	Cut bool
+	// Again says that the error before is about the same line, which counts as rejected once.
+	Again bool
 }
 
 // Error returns "DIALECT: [line N: ][TYPE: ][FIELD: ]REASON".

@@ -232,7 +232,9 @@ func (s *Shell) Reject(e *LineError) { s.reject(e, Line{Number: s.Number, Seq: s
 
 func (s *Shell) reject(e *LineError, of Line) {
 	e.Line, e.Seq, e.Dialect, e.Cut = of.Number, of.Seq, cmp.Or(e.Dialect, s.Name), e.Cut && !of.Ended
-	s.Counts.Rejected++
+	if !e.Again {
+		s.Counts.Rejected++
+	}
 	if !s.stopped && !s.yield(nil, e) {
 		s.stopped = true
 	}
@@ -257,12 +259,10 @@ func (s *Shell) Object(line Line) *object.Object {
 func (s *Shell) RejectSyntax(err error) { s.Reject(Malformed(err)) }
 
 // RejectProblems rejects the line for each problem of o, and reports whether there was one. Variant names the kind of
-// line, where known. A line counts as rejected once.
+// line, where known.
 func (s *Shell) RejectProblems(variant string, o *object.Object) bool {
 	for i, p := range o.Problems() {
-		if s.Reject(&LineError{Type: variant, Field: p.Path, Reason: p.Reason}); i > 0 {
-			s.Counts.Rejected--
-		}
+		s.Reject(&LineError{Type: variant, Field: p.Path, Reason: p.Reason, Again: i > 0})
 	}
 	return o.Failed() > 0
 }
