@@ -124,7 +124,7 @@ func TestStartBeforeTheFileWasWritten(t *testing.T) {
 	for _, source := range []spans.TimeSource{"", spans.TimeSourceMessage, spans.TimeSourceBound} {
 		p := agenttest.New(t)
 		rec := event.NewRecorder(p.Tracer())
-		rec.NextInput(stamp(1e6))
+		rec.NextInput(stamp(1e6), event.RunInfo{})
 		meta := event.Meta{Session: "s", Run: "r"}
 		start := writer.Moment{Time: stamp(20), Source: source}
 		rec.Record(t.Context(), &event.RunStarted{Meta: meta, RunInfo: writer.RunInfo{Start: start}})

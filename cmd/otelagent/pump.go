@@ -195,14 +195,15 @@ type family struct {
 
 // source records the events of a source. A family has a recorder of its own, which a live one keeps.
 func (p *pump) source(d *delivery, s source) error {
+	inferred := event.RunInfo{Agent: p.o.Agent, Provider: p.o.Provider}
 	if s.family == nil {
-		d.rec.NextInput(s.written)
+		d.rec.NextInput(s.written, inferred)
 		return p.record(d, d.rec, s, p.eventsOf(s))
 	}
 	f := p.families[s.name]
 	if f == nil {
 		f = &family{rec: d.recorder(), live: s.live}
-		f.rec.NextInput(s.written)
+		f.rec.NextInput(s.written, inferred)
 		p.families[s.name] = f
 	}
 	f.last = time.Now()

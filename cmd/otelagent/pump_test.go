@@ -118,6 +118,17 @@ func TestFactsBeforeTheAgent(t *testing.T) {
 	}
 }
 
+// A run whose start is not in the file is of the agent that is given.
+func TestAgentOfARunWithoutStart(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "cut.ndjson")
+	must(t, os.WriteFile(file, []byte(`{"type":"TurnStart","loop_id":"s.1","turn_index":0,`+
+		`"timestamp":"2026-05-25T10:00:00Z","triggered_by":"User"}`+"\n"), 0o600))
+	text := stored(t, "s", sendOptions{Files: []string{file}, Agent: "coder"})
+	if !strings.Contains(text, `"agent": "coder"`) {
+		t.Errorf("%s", text)
+	}
+}
+
 // A file without times happened when it was last written, and is one run when it is sent again.
 func TestUntimedFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "untimed.ndjson")

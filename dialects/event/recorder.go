@@ -40,7 +40,9 @@ type Recorder struct {
 	last   time.Time    // the latest time of any run of this input
 	// written is when this input was; zero where that is not known.
 	written time.Time
-	lost    int64
+	// inferred is what is known of the runs of this input whose start was not seen.
+	inferred RunInfo
+	lost     int64
 }
 
 // Option configures a Recorder.
@@ -171,11 +173,11 @@ func (r *Recorder) Record(ctx context.Context, ev Event) {
 // NextInput says that what comes next is read from another input, such as the next file: its untimed events are not
 // known to be later than what was recorded before. Runs stay open, and may go on in it. Written is when it was: what
 // comes before any time is known is taken to have happened then. With the zero time it happened at the beginning of
-// 1970.
-func (r *Recorder) NextInput(written time.Time) {
+// 1970. Inferred is what is known of runs whose start is not in it, such as the agent.
+func (r *Recorder) NextInput(written time.Time, inferred RunInfo) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.last, r.written = time.Time{}, written
+	r.last, r.written, r.inferred = time.Time{}, written, inferred
 }
 
 // Close ends what is open as closed by the tracer, each run at the last time seen of it. Record does nothing
@@ -319,7 +321,8 @@ func (r *Recorder) runOf(ctx context.Context, ev Event) (o *openRun, at Moment) 
 			return nil, at
 		}
 		_, ends := ev.(*RunEnded)
-		info := RunInfo{SessionID: m.Session, ID: m.Run, Inferred: !begins || !ends}
+		info := r.inferred
+		info.SessionID, info.ID, info.Inferred = m.Session, m.Run, !begins || !ends
 		group := r.groupOf(&info)
 		return r.start(ctx, m, info, group, inside)
 	}

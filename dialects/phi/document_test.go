@@ -204,6 +204,24 @@ func TestWideGroup(t *testing.T) {
 	}
 }
 
+// TestManyGroups reads many runs of one id and group: each is a group of its own, in a time that grows with them.
+func TestManyGroups(t *testing.T) {
+	const n = 40_000
+	run := `,{"loop_id":"s.0","started_at":"2026-05-25T10:00:00Z","status":"Aborted","parallel_group":{` +
+		`"all_loop_ids":["s.0","s.1"],"selected_loop_id":"s.0","selected_config_index":0}}`
+	text := `{"session_id":"s","loops":[` + strings.Repeat(run, n)[1:] + `]}`
+	start, met := time.Now(), 0
+	for ev, err := range NewDecoder().Events(strings.NewReader(text)) {
+		must.Do(t, err)
+		if _, ok := ev.(*event.GroupStarted); ok {
+			met++
+		}
+	}
+	if d := time.Since(start); met != n || d > 6*time.Second {
+		t.Errorf("%d groups in %v", met, d)
+	}
+}
+
 // TestMessageArray yields the run that an array of messages is, with what the settings say, and the same run when it
 // grew.
 func TestMessageArray(t *testing.T) {

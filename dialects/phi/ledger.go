@@ -3,6 +3,7 @@ package phi
 import (
 	"cmp"
 	"slices"
+	"strconv"
 
 	"github.com/otelagent/otelagent/dialects/event"
 	"github.com/otelagent/otelagent/dialects/input"
@@ -33,7 +34,7 @@ type session struct {
 	id    string
 	runs  []*record
 	spawn spawnRef
-	// groups are the runs by the group that they name.
+	// groups are the runs by the group that they are of.
 	groups map[string][]*record
 }
 
@@ -87,9 +88,13 @@ func (s *session) readRuns(path string) {
 		}
 		return a.start.Time.Compare(b.start.Time)
 	})
+	times := map[string]int{}
 	for _, p := range s.runs {
-		if p.group != nil {
-			s.groups[groupOf(p.group)] = append(s.groups[groupOf(p.group)], p)
+		if p.group != nil { // a later run of an id is of another group, which names the same
+			name := groupOf(p.group)
+			times[name+" "+p.id]++
+			p.of = name + " " + strconv.Itoa(times[name+" "+p.id])
+			s.groups[p.of] = append(s.groups[p.of], p)
 		}
 	}
 	// A parent that is a run of this very session did not spawn it: phi-core takes the text before the first dot of a
@@ -144,13 +149,8 @@ func (d *Decoder) group(s *session, first *record) bool {
 		return false
 	}
 	o.Use(groupFields...)
-	missing := make(map[string]bool, len(members))
-	for _, id := range members {
-		missing[id] = true
-	}
-	for _, p := range s.groups[groupOf(first.group)] {
-		if !p.done && missing[p.id] { // a later run of that id is of another group
-			delete(missing, p.id)
+	for _, p := range s.groups[first.of] {
+		if !p.done && slices.Contains(members, p.id) {
 			p.grouped = o.Rest() == nil
 			d.loop(s, p)
 		}

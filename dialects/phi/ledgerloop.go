@@ -19,6 +19,7 @@ type record struct {
 	// start is when it started; where the events do not say it, it has a source. End is when an array of messages ended.
 	start, end event.Moment
 	group      []byte // its parallel_group
+	of         string // names that, and the how many-th of this name it is
 	block      []byte // its compaction_block
 	status     string
 	spawn      spawnRef
