@@ -150,8 +150,8 @@ func (r *Recorder) Record(ctx context.Context, ev Event) {
 			facts[i].At = stated(facts[i].At, c.at(&ev.Meta, time.Time{}))
 		}
 		session := ev.Session
-		if o := r.newest(""); o != nil {
-			session = cmp.Or(session, o.session)
+		if _, last := r.innermost("", ""); last != nil {
+			session = cmp.Or(session, last.session)
 		}
 		if n := len(r.ended); n > 0 {
 			session = cmp.Or(session, r.ended[n-1].session)
@@ -238,16 +238,6 @@ func (r *Recorder) find(n runName) *openRun {
 	return nil
 }
 
-// newest returns the open run of a session that started last, of any session when it is empty; nil without one.
-func (r *Recorder) newest(session string) *openRun {
-	for _, o := range slices.Backward(r.open) {
-		if session == "" || session == o.session {
-			return o
-		}
-	}
-	return nil
-}
-
 // floor is the clock of a run that begins with m. An untimed first event is known not to precede the last time in the
 // input before it. Where the input has none, that is assumed to be when the input was written.
 func (r *Recorder) floor(m *Meta) clock {
@@ -313,8 +303,9 @@ func about(ev Event) (call string, inside time.Time, begins bool) {
 func (r *Recorder) runOf(ctx context.Context, ev Event) (o *openRun, at Moment) {
 	m := ev.meta()
 	call, inside, begins := about(ev)
+	var last *openRun
 	if m.Run == "" {
-		o = r.innermost(m.Session, call)
+		o, last = r.innermost(m.Session, call)
 	} else if o = r.find(m.name()); o == nil {
 		if !begins && slices.ContainsFunc(r.ended, m.name().is) {
 			r.lose(m)
@@ -331,11 +322,11 @@ func (r *Recorder) runOf(ctx context.Context, ev Event) (o *openRun, at Moment) 
 	}
 	other, isOther := ev.(*Other)
 	_, isDefect := ev.(*DefectFound)
-	switch o = r.newest(m.Session); {
-	case o != nil && isDefect: // it happened at no time of the run
-		return o, at
-	case o != nil && isOther:
-		return o, o.clock.at(m, inside)
+	switch {
+	case last != nil && isDefect: // it happened at no time of the run
+		return last, at
+	case last != nil && isOther:
+		return last, last.clock.at(m, inside)
 	}
 	for _, g := range slices.Backward(r.groups) {
 		if isOther && (m.Session == "" || m.Session == g.session) {
@@ -349,9 +340,10 @@ func (r *Recorder) runOf(ctx context.Context, ev Event) (o *openRun, at Moment) 
 
 // innermost returns the open run that an event belongs to which names none: the only one with that call open; else, if
 // every other one is among those that the last one to start continues or was spawned by, the last of those with that
-// call, or the last. Nil where that is not certain.
-func (r *Recorder) innermost(session, call string) *openRun {
-	var last, owner *openRun
+// call, or the last. Nil where that is not certain. Last is the open run of the session that started last; nil without
+// one. An empty session is any.
+func (r *Recorder) innermost(session, call string) (certain, last *openRun) {
+	var owner *openRun
 	var above runName // of which the run before is the child; no run may have no id
 	owners, others, n := 0, 0, 0
 	for _, o := range slices.Backward(r.open) {
@@ -374,11 +366,11 @@ func (r *Recorder) innermost(session, call string) *openRun {
 	}
 	switch {
 	case owners == 1:
-		return owner
+		return owner, last
 	case others > 0, n > 1 && above.id != "" && r.find(above) != nil: // the last is a ring
-		return nil
+		return nil, last
 	}
-	return cmp.Or(owner, last)
+	return cmp.Or(owner, last), last
 }
 
 // seen moves the time of the whole input on to that of a run, and that of its group.
