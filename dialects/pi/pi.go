@@ -77,7 +77,8 @@ func (s *session) line(o *object.Object, text []byte) string {
 		s.d.Fact(s.Session, "cwd", o.Raw("cwd"), at)
 		return ""
 	}
-	if owner, _ := s.d.First(s.Session, "entry/"+id); id != "" && owner == s.Session {
+	owner, _ := s.d.First(s.Session, "entry/"+cmp.Or(id, string(text))) // entries of version 1 have no id
+	if owner == s.Session {
 		return ""
 	}
 	if parent := o.String("parentId"); id != "" && parent != s.last && len(s.runs) > 0 {
@@ -106,7 +107,7 @@ func (s *session) line(o *object.Object, text []byte) string {
 		}
 		if role == "user" && (s.branched || s.Run() == "" || s.idle) { // others steer
 			r := transcript.Run{At: at, Trigger: spans.TriggerUser, RunInfo: event.RunInfo{ID: id, Model: s.model,
-				Provider: s.provider, ForkParentID: s.from}}
+				Provider: s.provider, ForkParentID: s.from, Copied: id == "" && owner != ""}}
 			if s.branched {
 				r.Continuation, r.ParentID = spans.ContinuationBranch, s.now.id
 			}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"iter"
 	"os"
+	"path/filepath"
+	"strconv"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -163,6 +165,39 @@ func TestMade(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestForkOfVersion1 reads a session whose entries have no ids, and a fork of it: what that copied counts once, and its
+// own runs count, wherever they stand in the file.
+func TestForkOfVersion1(t *testing.T) {
+	at := func(n int) string { return fmt.Sprintf("2024-12-03T14:00:%02d.000Z", n) }
+	user := func(n int) string {
+		return `{"type":"message","timestamp":"` + at(n) + `","message":{"role":"user","content":"Hello"}}` + "\n"
+	}
+	reply := func(n int) string {
+		return `{"type":"message","timestamp":"` + at(n) + `","message":{"role":"assistant","content":[],` +
+			`"usage":{"input":` + strconv.Itoa(n) + `,"output":1},"stopReason":"stop"}}` + "\n"
+	}
+	head := func(id, more string, n int) string {
+		return `{"type":"session","id":"` + id + `","timestamp":"` + at(n) + `","cwd":"/w"` + more + "}\n"
+	}
+	level := `{"type":"thinking_level_change","timestamp":"` + at(0) + `","thinkingLevel":"off"}` + "\n"
+	folder := t.TempDir()
+	for name, text := range map[string]string{
+		"1_parent.jsonl": head("parent", "", 0) + user(1) + reply(2) + user(3) + reply(4),
+		"2_same.jsonl": head("same", `,"branchedFrom":"/w/1_parent.jsonl"`, 10) + user(1) + reply(2) + user(11) +
+			reply(12),
+		"3_moved.jsonl": head("moved", `,"branchedFrom":"/w/1_parent.jsonl"`, 20) + level + user(1) + reply(2) +
+			user(21) + reply(22),
+	} {
+		must.Do(t, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600))
+	}
+	found := read(t, folder)
+	for id, want := range map[string]int64{"parent": 6, "same": 12, "moved": 22} {
+		if s := found[id]; s.Usage.Input != want || len(s.Runs) != 2 || len(s.Defects) > 0 {
+			t.Errorf("%s: %d tokens in %d runs, want %d; %v", id, s.Usage.Input, len(s.Runs), want, s.Defects)
+		}
 	}
 }
 
