@@ -40,7 +40,7 @@ func (d *Decoder) sessionRow(text, further []byte, stated time.Time) {
 		rules = nil
 	}
 	for _, text := range rawjson.Elements(rules) {
-		s.rules = append(s.rules, rule{text, millisOf(r.Inner("permissions[]", text), "added_at")})
+		s.rules, s.added = append(s.rules, text), append(s.added, millisOf(r.Inner("permissions[]", text), "added_at"))
 	}
 	if s.id == "" {
 		r.Fail("id", "want a string that is not empty")
@@ -105,7 +105,7 @@ func (d *Decoder) messageRow(text, further []byte, stated time.Time) {
 	d.Shell.Counts.Events++
 	m := &message{id: id, path: d.path, number: d.Number, seq: d.Seq, role: r.String("role"),
 		created: millisOf(r.Object, "created_at"),
-		partAt:  map[string]int{}}
+		partAt:  map[string]*part{}}
 	m.updated = input.Later(m.created, millisOf(r.Object, "updated_at"))
 	m.hiddenAt, m.hidden = r.Spelled("hidden_at"), millisOf(r.Object, "hidden_at")
 	meta := r.object("metadata")
@@ -153,25 +153,18 @@ func (d *Decoder) partRow(text, further []byte, stated time.Time) {
 		return
 	}
 	m := d.message
-	switch of := r.String("message_id"); {
-	case m == nil:
+	if m == nil {
 		d.reject(r.typ, "message_id", "of no message: its row has to stand before those of its parts")
 		return
+	}
+	was := cmp.Or(m.partAt[id], &part{place: len(m.parts)}) // written again: the last one counts
+	line := lineOf(r.typ, r.text, further)
+	size := m.size + len(line) - len(was.line)
+	switch of := r.String("message_id"); {
 	case of != "" && of != m.id:
 		d.reject(r.typ, "message_id", "of another message than the one before it")
 		return
-	}
-	i, again := m.partAt[id]
-	was := &part{}
-	if again { // written again: the last one counts
-		was = m.parts[i]
-	} else {
-		i = len(m.parts)
-	}
-	line := lineOf(r.typ, r.text, further)
-	size := m.size + len(line) - len(was.line)
-	switch {
-	case i == maxParts:
+	case was.place == maxParts:
 		d.reject(r.typ, "", "a message of more than "+strconv.Itoa(maxParts)+" parts")
 		return
 	case size > d.Settings.MaxLine:
@@ -179,12 +172,12 @@ func (d *Decoder) partRow(text, further []byte, stated time.Time) {
 		return
 	}
 	d.Shell.Counts.Events++
-	if !again {
-		m.partAt[id], m.parts = i, append(m.parts, was)
+	if m.partAt[id] = was; was.place == len(m.parts) {
+		m.parts = append(m.parts, was)
 	}
-	p := &part{id: id, seq: d.Seq, kind: r.String("type"), callID: r.String("tool_call_id"),
+	p := part{id: id, seq: d.Seq, kind: r.String("type"), callID: r.String("tool_call_id"),
 		state:   r.String("tool_state"),
-		created: millisOf(r.Object, "created_at"), index: int64(i)}
+		created: millisOf(r.Object, "created_at"), place: was.place, index: int64(was.place)}
 	p.latest = input.Later(p.created, millisOf(r.Object, "updated_at"))
 	if n := r.Count("index"); n != nil {
 		p.index = *n
@@ -195,7 +188,7 @@ func (d *Decoder) partRow(text, further []byte, stated time.Time) {
 		p.kind = p.ai.String("type")
 	}
 	p.latest, p.line, p.lines = input.Later(p.latest, stated), line, was.lines
-	m.size, m.parts[i] = size, p
+	m.size, *was = size, p
 }
 
 // holds keeps a line of package ndjson for the message before it, to which it belongs. It reports false without one.

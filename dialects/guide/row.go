@@ -24,17 +24,12 @@ type session struct {
 	child    bool   // its metadata names it a sub-agent's
 	created  time.Time
 	updated  time.Time
-	rules    []rule
+	rules    [][]byte    // as they came
+	added    []time.Time // since when each holds
 	digests  []string
 	first    time.Time // created_at of its first message
 	messages map[string]bool
 	kinds    map[string]int64 // lines of each further type
-}
-
-// rule is a permission rule: as it came, and since when it holds.
-type rule struct {
-	text  []byte
-	added time.Time
 }
 
 // model is {provider_id, model_id, variant}.
@@ -54,8 +49,8 @@ type message struct {
 	hidden   time.Time // since when it is rewound; zero when it is not
 	hiddenAt []byte    // as it came, null included; nil without such a key
 	parts    []*part
-	partAt   map[string]int // where in parts, by id
-	lines    []input.Line   // of package ndjson after it, before its parts
+	partAt   map[string]*part // by id
+	lines    []input.Line     // of package ndjson after it, before its parts
 
 	usage      *event.Usage
 	model      model
@@ -74,6 +69,7 @@ type part struct {
 	id      string
 	kind    string
 	index   int64
+	place   int // among the parts
 	seq     int64
 	line    []byte         // of the row, with its further members, compact
 	data    []byte         // the part of the AI SDK; nil when there is none
@@ -93,11 +89,6 @@ type row struct {
 	text []byte // compact; the members alias it
 }
 
-// columns are those of the three tables that are read.
-const columns = `id:any session_id:any message_id:any parent_id:any parent_message_id:any agent:any role:any type:any
-	title:any index:any tool_call_id:any tool_state:any created_at:any updated_at:any archived_at:any hidden_at:any
-	data:any data_json:any metadata:any metadata_json:any model:any model_json:any permissions:any permissions_json:any`
-
 // row reads a row, and rejects anything but an object.
 func (d *Decoder) row(typ string, text []byte) (row, bool) {
 	text = input.Compact(text)
@@ -105,7 +96,9 @@ func (d *Decoder) row(typ string, text []byte) (row, bool) {
 	if o == nil {
 		d.reject(typ, "data", "want an object, got "+rawjson.KindOf(text))
 	}
-	input.Check(o, columns)
+	if o.Twice() != nil {
+		o.Fail("", "a column stands there twice")
+	}
 	return row{o, typ, text}, o != nil
 }
 

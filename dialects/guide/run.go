@@ -153,9 +153,9 @@ func (d *Decoder) runInfo(messages []*message) event.RunInfo {
 		Start:     stamped(first.created),
 		Recording: spans.RecordingLedger, Copied: s.copied(first.created)}
 	var held [][]byte // the rules that held when it began
-	for _, rule := range s.rules {
-		if !rule.added.After(first.created) {
-			held = append(held, rule.text)
+	for i, rule := range s.rules {
+		if !s.added[i].After(first.created) {
+			held = append(held, rule)
 		}
 	}
 	if held != nil {

@@ -17,6 +17,7 @@ import (
 // there twice. A shape is keys, each with its type after a colon if it is no string (any, object, array, number, count,
 // boolean, time), and with "!" after it if it must be there. A string that must be there must not be empty.
 func Check(o *object.Object, shape string) {
+	twice := o.Twice()
 	for field := range strings.FieldsSeq(shape) {
 		field, required := strings.CutSuffix(field, "!")
 		key, typ, _ := strings.Cut(field, ":")
@@ -25,7 +26,7 @@ func Check(o *object.Object, shape string) {
 		}
 		value := o.Raw(key)
 		switch {
-		case o.Twice(key):
+		case slices.Contains(twice, key):
 			o.Fail(key, "stands there twice")
 		case value == nil, typ == "any", typ == "object" && value[0] == '{', typ == "array" && value[0] == '[':
 		case typ == "object": // these note the problem

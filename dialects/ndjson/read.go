@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"reflect"
+	"slices"
 	"strconv"
 	"time"
 
@@ -26,6 +27,7 @@ type reader struct {
 
 // members sets the fields of v. A field whose key is absent keeps what v holds, or has the value of another one.
 func (r *reader) members(o *object.Object, fields []field, v reflect.Value) {
+	twice := o.Twice()
 	for i := range fields {
 		f := &fields[i]
 		if o == r.line {
@@ -35,13 +37,13 @@ func (r *reader) members(o *object.Object, fields []field, v reflect.Value) {
 		if f.likeAt != nil {
 			at.Set(v.FieldByIndex(f.likeAt))
 		}
-		if o.Twice(f.key) {
+		if slices.Contains(twice, f.key) {
 			o.Fail(f.key, "stands there twice")
 			continue
 		}
 		if p, isContent := at.Addr().Interface().(*[]byte); isContent {
 			text := o.Spelled(f.text)
-			if text != nil && (raw != nil || o.Twice(f.text)) {
+			if text != nil && (raw != nil || slices.Contains(twice, f.text)) {
 				o.Fail(f.text, "stands there twice or with "+f.key+", want one of them")
 			}
 			if s := o.String(f.text); s != "" {

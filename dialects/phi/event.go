@@ -275,11 +275,8 @@ func (d *Decoder) read(l *line) {
 
 // once notes a problem when a key of o is there twice.
 func once(o *object.Object) {
-	for key := range o.Members() {
-		if o.Twice(string(key)) {
-			o.Fail(string(key), "stands there twice")
-			return
-		}
+	if twice := o.Twice(); twice != nil {
+		o.Fail(twice[0], "stands there twice")
 	}
 }
 

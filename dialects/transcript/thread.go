@@ -152,12 +152,9 @@ const RunPrefix = "run "
 // Begin begins a run and ends the one before it. It reports false for a duplicate, which is dropped with all that
 // follows until the next Begin.
 func (t *Thread) Begin(r Run) bool {
-	key := RunPrefix + r.ID
-	if r.ID == "" { // it has this id in its session alone
-		r.ID = "run-" + strconv.FormatInt(t.d.from.lines+t.d.Number, 10)
-		key += t.Session + " " + r.ID
-	}
-	owner, _ := t.d.First(t.Session, key)
+	made := r.ID == "" // other sessions have other runs of that id
+	r.ID = cmp.Or(r.ID, "run-"+strconv.FormatInt(t.d.from.lines+t.d.Number, 10))
+	owner, _ := t.d.First(t.Session, RunPrefix+r.ID)
 	again := t.run == r.ID
 	t.skip = !again && owner != "" && owner == t.Session
 	if t.run == "" {
@@ -173,7 +170,7 @@ func (t *Thread) Begin(r Run) bool {
 	r.SessionID, r.Dialect, r.Recording = t.Session, t.d.Name, spans.RecordingLedger
 	r.Agent = cmp.Or(r.Agent, t.d.Settings.Agent, t.d.Name)
 	r.Provider = cmp.Or(r.Provider, t.d.Settings.Provider)
-	if t.copied = owner != "" || r.Copied; t.copied {
+	if t.copied = owner != "" && !made || r.Copied; t.copied {
 		r.Copied, r.ForkParentID = true, cmp.Or(r.ForkParentID, owner)
 	}
 	t.fork = cmp.Or(r.ForkParentID, t.fork)

@@ -207,15 +207,17 @@ func (o *Object) Members() iter.Seq2[[]byte, []byte] {
 	}
 }
 
-// Twice reports whether a member is there more than once.
-func (o *Object) Twice(key string) bool {
-	n := 0
-	for k := range o.Members() {
-		if string(k) == key {
-			n++
+// Twice returns the keys that are there more than once; nil when none is.
+func (o *Object) Twice() (keys []string) {
+	if o == nil {
+		return nil
+	}
+	for i, m := range o.members {
+		if slices.ContainsFunc(o.members[:i], func(b member) bool { return bytes.Equal(b.key, m.key) }) {
+			keys = append(keys, string(m.key))
 		}
 	}
-	return n > 1
+	return keys
 }
 
 // Has reports whether one of the members is there and not null. It does not count as reading it.
