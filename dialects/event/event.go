@@ -121,7 +121,7 @@ type (
 		CallID, Name string
 		ToolResult
 	}
-	// CompactionStarted begins a compaction.
+	// CompactionStarted begins a compaction. A run has one at a time: the Recorder ends one of it that is still open.
 	CompactionStarted struct {
 		Meta
 		Compaction
