@@ -90,6 +90,17 @@ func TestRead(t *testing.T) {
 			"assistant: tool_call 1 ls {}\ntool: tool_call_response 1 ls [no] true",
 		},
 		{
+			"AI SDK, results", `{"role":"tool","content":[
+				{"type":"tool-result","toolCallId":"1","output":{"type":"json","value":[{"type":"text","text":"a"}]}},
+				{"type":"tool-result","toolCallId":"2","output":{"type":"content","value":[{"type":"text","text":"a"}]}}]}`,
+			`tool: tool_call_response 1 [[{"type":"text","text":"a"}]] false; tool_call_response 2 [a] false`,
+		},
+		{
+			"Gemini, a result with a value", `{"role":"user","parts":[{"functionResponse":{"name":"t",
+				"response":{"value":3,"unit":"C"}}}]}`,
+			`tool: tool_call_response t [{"value":3,"unit":"C"}] false`,
+		},
+		{
 			"LangChain", `{"type":"ai","data":{"content":"hi","additional_kwargs":{},"type":"ai"}}`, "assistant: text hi",
 		},
 		{

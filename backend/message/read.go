@@ -130,9 +130,7 @@ func parts(top *object.Object, list []genaijson.Part) (out []Part) {
 		case ToolCall:
 			p.Content = arguments(p.Content)
 		case ToolResult:
-			if p.result(p.Content); p.Parts == nil && o.Has("state") { // the AI SDK sends null as a text
-				p.Parts = Blocks([]byte(`"null"`))
-			}
+			p.Parts = p.result()
 		}
 		switch {
 		case p.Modality == "":
@@ -190,33 +188,25 @@ func arguments(raw []byte) []byte {
 }
 
 // ReadResult reads the result of a tool, in any spelling: a result, blocks, or any other JSON or text.
-func ReadResult(raw []byte) (p Part) {
+func ReadResult(raw []byte) Part {
 	raw = text(raw)
-	if o := object.Of("", raw); o.Has("content", "output", "response") {
-		p.IsError = string(o.Raw("is_error", "isError")) == "true"
+	o := object.Of("", raw)
+	if o.Has("content", "output", "response") {
 		raw = o.Raw("content", "output", "response")
 	}
-	p.result(raw)
-	return p
+	return Blocks(Build("type", ToolResult, "is_error", o.Raw("is_error", "isError"), "output", raw))[0]
 }
 
-// result reads the value of a result: a text, a list of blocks, or any other JSON, which a model sees as text.
-func (p *Part) result(raw []byte) {
-	in := object.Of("", raw)
-	typ := in.Text("type")
-	denied := strings.HasPrefix(typ, "execution-")
-	wrapped := denied || in.Has("value") // of the AI SDK
-	if wrapped {
-		p.IsError = p.IsError || denied || strings.HasPrefix(typ, "error")
-		raw = in.Raw("value", "reason")
+// result returns the content of a result: a text, a list of blocks, or any other JSON, which a model sees as text. The
+// AI SDK sends all JSON so, but for a list that it names content.
+func (p *Part) result() []Part {
+	o := p.Block
+	isJSON := (o.Has("state") || o.Text("type") == "tool-result") && child(o, "output").Text("type") != "content"
+	list := Blocks(p.Content)
+	foreign := slices.ContainsFunc(list, func(q Part) bool { return q.Plain })
+	if _, ok := rawjson.String(p.Content); !ok &&
+		(isJSON || string(p.Content) != "null" && (foreign || !is(p.Content, '['))) {
+		return Blocks(Quote(string(p.Content)))
 	}
-	p.Parts = Blocks(raw)
-	foreign := slices.ContainsFunc(p.Parts, func(q Part) bool { return q.Plain })
-	if s, ok := rawjson.String(raw); wrapped && typ != "content" ||
-		raw != nil && string(raw) != "null" && !ok && (foreign || !is(raw, '[')) {
-		if !ok {
-			s = cmp.Or(string(raw), "null")
-		}
-		p.Parts = Blocks(Quote(s))
-	}
+	return list
 }

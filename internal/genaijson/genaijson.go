@@ -9,7 +9,8 @@
 //	text, reasoning     parts of these types
 //	a call of a tool    tool_call{id, name, arguments}; arguments that are a JSON text inside a string become that JSON
 //	its result          tool_call_response{id, name, is_error, response} under the role tool. Response is the text if the
-//	                    result is a single one, else the result as it is spelled. Name and is_error are additions.
+//	                    result is a single one, the value of a result of the AI SDK, else the result as it is spelled.
+//	                    Name and is_error are additions.
 //	images, files ...   blob, uri or file; a data URL is a blob
 //	extension messages  {type: extension, name, data}
 //	an error message    {type: error, content}

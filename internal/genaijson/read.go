@@ -432,9 +432,8 @@ func (r *reader) uiTool(o *object.Object, name string) bool {
 	case p.Content != nil:
 	case state == "output-available":
 		p.Content = null
-	case state == "output-denied": // the AI SDK gives the model this text
-		reason := object.Of("", o.Raw("approval")).Literal("reason")
-		p.Content, p.IsError = []byte(cmp.Or(string(reason), `"Tool call execution denied."`)), true
+	case state == "output-denied":
+		p.Content, p.IsError = denied(object.Of("", o.Raw("approval"))), true
 	}
 	if !r.oneRole {
 		p.Role = "tool"
@@ -507,9 +506,32 @@ func (r *reader) response(block, o *object.Object, keys []string) {
 		p.Role = "tool"
 	}
 	if result := o.Raw("content", "output", "response", "result"); result != nil {
-		p.Content = loneText(result)
+		content, failed := output(result)
+		p.Content, p.IsError = content, p.IsError || failed
 	}
 	r.add(block, p)
+}
+
+// output returns the value of a result that messages of the AI SDK wrap, and reports whether the call failed; of any
+// other result its lone text, or itself (https://ai-sdk.dev/docs/reference/ai-sdk-core/model-message).
+func output(result []byte) (content []byte, failed bool) {
+	o := object.Of("", result)
+	value := o.Spelled("value")
+	switch typ := o.Text("type"); {
+	case typ == "execution-denied":
+		return denied(o), true
+	case value == nil:
+	case typ == "text", typ == "json", typ == "error-text", typ == "error-json":
+		return value, typ[0] == 'e'
+	case typ == "content":
+		result = value
+	}
+	return loneText(result), false
+}
+
+// denied returns the reason of o, else the text that the AI SDK gives the model.
+func denied(o *object.Object) []byte {
+	return []byte(cmp.Or(string(o.Literal("reason")), `"Tool call execution denied."`))
 }
 
 // loneText returns the text of a result that is one block of text, else the result.
