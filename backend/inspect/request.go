@@ -198,15 +198,11 @@ func Content(blocks *session.BlockSet, ref session.Ref) (text string, size int64
 
 // param returns the system prompt, the tools or the other parameters; nil where there are none.
 func (r *Request) param(kind spans.ProvenanceKind) *RequestPart {
-	ref, ok := param(r.request, kind)
-	if !ok {
+	ref := r.request.Param(kind)
+	if ref.Block == "" {
 		return nil
 	}
-	var before session.Ref
-	if r.before != nil {
-		before, _ = param(r.before, kind)
-	}
-	return r.part(ref, ref != before)
+	return r.part(ref, ref != r.before.Param(kind))
 }
 
 func (r *Request) messages() {

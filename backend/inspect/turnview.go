@@ -134,21 +134,11 @@ func (m *docs) sources(t *viewTurn) map[string]string {
 	return out
 }
 
-// param returns the last parameter of a kind of a request.
-func param(q *session.Request, kind spans.ProvenanceKind) (session.Ref, bool) {
-	for _, ref := range slices.Backward(q.Params.Items()) {
-		if spans.ProvenanceKind(ref.Provenance) == kind {
-			return ref, true
-		}
-	}
-	return session.Ref{}, false
-}
-
 // system returns the system prompt of a turn where it changed, where the turn is the first of its run, and where a turn
 // is drawn alone.
 func (m *docs) system(t *viewTurn, q *session.Request) *Body {
-	ref, ok := param(q, spans.ProvenanceSystem)
-	if !ok || !t.first && !t.promptChanged() && !(m.drawn && m.alone) {
+	ref := q.Param(spans.ProvenanceSystem)
+	if ref.Block == "" || !t.first && !t.promptChanged() && !(m.drawn && m.alone) {
 		return nil
 	}
 	b := m.body(ref, t.Capture, systemText)
@@ -160,8 +150,8 @@ func (m *docs) system(t *viewTurn, q *session.Request) *Body {
 
 // tools returns the names of the tools of a request, nil where they are unknown. It reads a catalogue once.
 func (m *docs) tools(q *session.Request) []string {
-	ref, ok := param(q, spans.ProvenanceTools)
-	if !ok {
+	ref := q.Param(spans.ProvenanceTools)
+	if ref.Block == "" {
 		return nil
 	}
 	if ref.Block != m.catalogue {

@@ -67,15 +67,7 @@ func (a *assembler) finish() {
 }
 
 // ToolsDigest returns the block of the tool catalogue of the last request; empty when it is not known.
-func (t *Turn) ToolsDigest() (block string) {
-	q := cmp.Or(t.LastRequest(), &Request{})
-	for _, ref := range q.Params.Items() {
-		if ref.Provenance == string(spans.ProvenanceTools) {
-			block = ref.Block
-		}
-	}
-	return block
-}
+func (t *Turn) ToolsDigest() string { return t.LastRequest().Param(spans.ProvenanceTools).Block }
 
 // compareRuns orders runs by their start. Those of a ledger that start at once have the order of their records.
 func compareRuns(x, y *Run) int {

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/otelagent/otelagent/internal/object"
@@ -49,12 +50,10 @@ func (r *Request) Payload(blocks *BlockSet) Payload {
 	p := payload{blocks: blocks, out: Payload{Stated: r.stated, Redacted: r.redacted}, parts: map[string]string{}}
 	kind := spans.ProvenanceRest
 	params, bodies := p.read(requestName(spans.ListParams, r.Attempt), r.Params, MissingPart{Part: string(kind)})
-	for i := range params { // of two of one kind the first counts
-		if k := params[i].Provenance; p.parts[k] == "" {
-			p.parts[k] = bodies[i]
-			if isRest(k) {
-				p.parts[k] = blocks.template(&params[i])
-			}
+	for i := range params { // of two of one kind the last counts, as in Param
+		k := params[i].Provenance
+		if p.parts[k] = bodies[i]; isRest(k) {
+			p.parts[k] = blocks.template(&params[i])
 		}
 	}
 	lost := MissingPart{Part: partMessage, Position: -1}
@@ -85,6 +84,18 @@ func (r *Request) Payload(blocks *BlockSet) Payload {
 	}
 	p.out.Exact = exact && !p.out.Redacted
 	return p.out
+}
+
+// Param returns the parameter of a kind, of two the last; zero where there is none.
+func (r *Request) Param(kind spans.ProvenanceKind) Ref {
+	if r != nil {
+		for _, ref := range slices.Backward(r.Params.Items()) {
+			if ref.Provenance == string(kind) {
+				return ref
+			}
+		}
+	}
+	return Ref{}
 }
 
 // payload is one call of Request.Payload.

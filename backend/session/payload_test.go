@@ -53,6 +53,12 @@ func TestPayload(t *testing.T) {
 			if body, ok := blocks.Body(q.Params.Items()[2]); test.want == nil && (!ok || body != `{"model":"m"}`) {
 				t.Errorf("rest says %s", body)
 			}
+			row.Lists[1].Count, row.Lists[1].Items = 4, append([]string{text(first) + " tools"}, row.Lists[1].Items...)
+			q = Assemble(s.rows).Runs[0].Turns[0].Requests[0] // with another catalogue, which the last one replaces
+			if p := q.Payload(&blocks); test.want == nil && (!p.Exact || q.Param(spans.ProvenanceTools) != q.Params.Items()[2]) {
+				t.Errorf("of two catalogues %v counts: %v", q.Param(spans.ProvenanceTools), p.Defects)
+			}
+			row.Lists[1].Count, row.Lists[1].Items = 3, row.Lists[1].Items[1:]
 			row.Lists[1].Whole = wholeOf("other bytes")
 			if p := Assemble(s.rows).Runs[0].Turns[0].Requests[0].Payload(&blocks); p.Bytes != nil {
 				t.Errorf("wrong bytes: %s", p.Bytes)

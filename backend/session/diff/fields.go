@@ -207,10 +207,8 @@ func (l *fieldList) request(q *session.Request, t *session.Turn) {
 			f.why = untold(l.capture)
 			continue
 		}
-		for _, ref := range q.Params.Items() {
-			if ref.Provenance == string(provenance) {
-				f.refs = []session.Ref{ref}
-			}
+		if ref := q.Param(provenance); ref.Block != "" {
+			f.refs = []session.Ref{ref}
 		}
 	}
 }

@@ -50,9 +50,7 @@ func Check(turn *session.Turn, q *session.Request, payload session.Payload) *Rep
 		reason("the request is not whole")
 	case err != nil:
 		reason(err.Error())
-	case !slices.ContainsFunc(q.Params.Items(), func(ref session.Ref) bool {
-		return ref.Provenance == string(spans.ProvenanceRest)
-	}):
+	case q.Param(spans.ProvenanceRest).Block == "":
 		reason("the loop recorded no parameters")
 	}
 	if payload.Redacted {
