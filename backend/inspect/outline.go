@@ -305,7 +305,7 @@ func input(t *viewTurn) []session.Ref {
 	}
 	for _, q := range t.Requests {
 		if q.Messages.Len() > 0 && q.Messages.Complete {
-			return fresh(t.Turn, q)
+			return q.New()
 		}
 	}
 	if t.first {

@@ -71,8 +71,7 @@ type Request struct {
 
 	blocks   *session.BlockSet
 	request  *session.Request
-	before   *session.Request // what New is compared with
-	redactor bool             // one changed the session: only then its mark in a text counts
+	redactor bool // one changed the session: only then its mark in a text counts
 }
 
 // RequestPart is a message of a request, its system prompt, its tools, or its other parameters.
@@ -85,7 +84,7 @@ type RequestPart struct {
 	// Bytes of the block; 0 when that is not known.
 	Bytes int64  `json:"bytes,omitempty"`
 	Block string `json:"block,omitempty"`
-	// New says that the last request of another turn before did not have it; nil when that is not known.
+	// New says that session.Request.Before did not have it; nil when that is not known.
 	New *bool `json:"new,omitempty"`
 	// State is empty when the body is there, else one of the words State... .
 	State string `json:"state,omitempty"`
@@ -143,7 +142,6 @@ func NewRequest(t session.Tree, run *session.Run, turn *session.Turn, q *session
 	if len(turn.Requests) > 1 {
 		r.Address += "/" + strconv.FormatInt(q.Attempt, 10)
 	}
-	r.before = earlier(turn, q)
 	p := q.Payload(t.Blocks)
 	r.Payload, r.Exact, r.Redacted, r.Stated, r.Defects = p, p.Exact, p.Redacted, p.Stated, p.Defects
 	if p.Bytes != nil {
@@ -202,7 +200,7 @@ func (r *Request) param(kind spans.ProvenanceKind) *RequestPart {
 	if ref.Block == "" {
 		return nil
 	}
-	return r.part(ref, ref != r.before.Param(kind))
+	return r.part(ref, ref != r.request.Before().Param(kind))
 }
 
 func (r *Request) messages() {
@@ -210,15 +208,9 @@ func (r *Request) messages() {
 		return
 	}
 	r.Count = r.request.Messages.Count
-	seen := map[string]bool{}
-	if r.before != nil {
-		for _, ref := range r.before.Messages.Items() {
-			seen[ref.Block] = true
-		}
-	}
 	placed := false
 	for _, m := range r.request.ReadMessages(r.blocks) {
-		p := r.part(m.Ref, !seen[m.Block])
+		p := r.part(m.Ref, m.New)
 		p.Index, p.Role, p.from = &m.Position, m.Role, source(&m)
 		switch {
 		case m.Source != (spans.Provenance{}):

@@ -124,7 +124,7 @@ func (m *docs) children(o *TurnView, p place, of string, capture spans.Capture, 
 func (m *docs) sources(t *viewTurn) map[string]string {
 	out := map[string]string{}
 	if q := t.LastRequest(); q != nil && q.Messages != nil {
-		for _, ref := range fresh(t.Turn, q) {
+		for _, ref := range q.New() {
 			msg := session.Message{Ref: ref}
 			if msg.Source, _ = spans.ParseProvenance(ref.Provenance); ref.Provenance != "" {
 				out[m.tree.Blocks.Same(ref)] = source(&msg)
@@ -336,7 +336,7 @@ func (m *docs) request(t *viewTurn, q *session.Request) RequestView {
 	}
 	if q.Messages != nil {
 		if o.Messages = q.Messages.Count; q.Messages.Complete {
-			o.New = len(fresh(t.Turn, q))
+			o.New = len(q.New())
 		}
 	}
 	if m.alone && !m.drawn && t.Capture == spans.CaptureContent {
@@ -347,22 +347,4 @@ func (m *docs) request(t *viewTurn, q *session.Request) RequestView {
 		}
 	}
 	return o
-}
-
-// earlier returns the last complete request before q of another turn than t, which is the turn of q: messages of a
-// discarded attempt are new on the turn too. It is nil where there is none.
-func earlier(t *session.Turn, q *session.Request) *session.Request {
-	before := q.Before()
-	for before != nil && slices.Contains(t.Requests, before) {
-		before = before.Before()
-	}
-	return before
-}
-
-// fresh returns the messages of a complete request of a turn that the last request of another turn before it lacks.
-func fresh(t *session.Turn, q *session.Request) []session.Ref {
-	if before := earlier(t, q); before != nil {
-		return q.Messages.Without(before.Messages)
-	}
-	return q.Messages.Items()
 }

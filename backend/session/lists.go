@@ -68,13 +68,14 @@ func (a *assembler) repeated() {
 	var before *Request
 	for _, r := range a.s.Runs {
 		for _, t := range r.Turns {
+			ofTurn := before
 			for _, q := range t.Requests {
 				m := q.Messages
 				if m == nil {
 					continue
 				}
 				if m.Complete && before != nil && !t.Utility() {
-					q.before, m.Same = before, before.Messages.shared(m, m.own+maxResolved-a.resolved)
+					q.before, m.Same = ofTurn, before.Messages.shared(m, m.own+maxResolved-a.resolved)
 				}
 				if m.known > m.own && !a.affords(max(0, m.known-m.Same-m.own)) {
 					a.resolved = maxResolved // the next ones are not looked through

@@ -246,9 +246,15 @@ func TestResolvedItemsAreBounded(t *testing.T) {
 func TestRefsWithout(t *testing.T) {
 	s := synth{session: Key{ID: "s1"}}
 	for i, bodies := range [][]string{{"one", "two"}, {"one", "three", "one", "two"}} {
-		s.add(KindTurn, "r", at(0), int64(i), at(int64(i)), at(int64(i+1))).Lists = []List{s.list("input", bodies...)}
+		s.add(KindTurn, "r", at(0), int64(i), at(int64(i)), at(int64(i+1))).Lists = []List{
+			s.list("input", bodies...), s.list(spans.ListRequest, bodies...)}
 	}
 	turns, blocks := Assemble(s.rows).Runs[0].Turns, blocksOf(s.blocks)
+	for i, m := range turns[1].Requests[0].ReadMessages(blocks) {
+		if isNew := i == 1 || i == 2; m.New != isNew {
+			t.Errorf("message %d is new: %t", i, m.New)
+		}
+	}
 	got := blocks.Read(NewRefs(turns[1].Input.Without(turns[0].Input)...)).Bodies
 	if want := []string{"three", "one"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)

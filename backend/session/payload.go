@@ -189,7 +189,7 @@ type Message struct {
 	Role string `json:"role,omitempty"`
 	// Bytes is the size of the block, 0 when that is not known.
 	Bytes int64 `json:"bytes,omitempty"`
-	// New says that the block is nowhere in the request before (Request.Before).
+	// New says that it is one of Request.New.
 	New bool `json:"new"`
 	// Missing and Withheld say that the body is not there; Withheld, that it was cut or withheld at the source.
 	Missing  bool `json:"missing,omitempty"`
@@ -210,16 +210,12 @@ func (r *Request) ReadMessages(blocks *BlockSet) []Message {
 	if r.Messages.Complete {
 		from = 0
 	}
-	seen := map[string]bool{}
-	if r.before != nil {
-		for _, ref := range r.before.Messages.Items() {
-			seen[ref.Block] = true
+	l, fresh := make([]Message, len(items)), r.New()
+	for i, ref := range slices.Backward(items) {
+		m, last := &l[i], len(fresh)-1
+		if *m = (Message{Ref: ref, Position: from + i}); last >= 0 && fresh[last] == ref {
+			m.New, fresh = true, fresh[:last]
 		}
-	}
-	l := make([]Message, len(items))
-	for i, ref := range items {
-		m := &l[i]
-		*m = Message{Ref: ref, Position: from + i, New: !seen[ref.Block]}
 		m.Source, _ = spans.ParseProvenance(ref.Provenance)
 		f := blocks.look(&ref)
 		m.Bytes, m.Body = f.size, f.body()

@@ -288,10 +288,13 @@ func (r *Request) Equal(o *Request) bool {
 	return r.Attempt == o.Attempt && r.Messages.Equal(o.Messages) && r.Params.Equal(o.Params) && r.whole == o.whole
 }
 
-// Before returns the last request before r in the tree whose messages are complete: by runs, turns and attempts in
-// their order, without utility turns. It is nil of the first one, of one whose messages are not complete, and of those
-// of a utility turn.
+// Before returns the last request of another turn before r in the tree whose messages are complete: by runs, turns and
+// attempts in their order, without utility turns. It is nil of the first one, of one whose messages are not complete,
+// and of those of a utility turn.
 func (r *Request) Before() *Request { return r.before }
+
+// New returns the messages of the request that the one before (Before) lacks.
+func (r *Request) New() []Ref { return r.Messages.Without(cmp.Or(r.before, &Request{}).Messages) }
 
 // ToolCall is one execution of one tool.
 type ToolCall struct {
