@@ -72,7 +72,7 @@ func Speaker(role string) string {
 // text without a speaker. It is linear in the size of the body.
 func MessageParts(body string) []MessagePart {
 	var out []MessagePart
-	for p := range genaijson.Parts([]byte(body)) {
+	for _, p := range genaijson.Read([]byte(body)).Parts {
 		out = append(out, messagePart(&p))
 	}
 	return out
@@ -143,7 +143,7 @@ func otherText(kind string, raw []byte) string {
 // blocksText returns what content says: a block or a list of them, a line each.
 func blocksText(raw []byte) string {
 	var out []string
-	for p := range genaijson.Parts(raw) {
+	for _, p := range genaijson.Read(raw).Parts {
 		if text, ok := p.Text(); ok && p.Type == "text" {
 			out = append(out, text)
 			continue

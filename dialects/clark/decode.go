@@ -73,7 +73,7 @@ func (d *Decoder) handle(r *run, l *line) {
 		}
 		r.thrown, r.calls = false, nil
 		r.reply, r.usage = messageOf(bytes.Clone(l.msg.raw)), d.usage(l)
-		for p := range genaijson.Parts(r.reply.raw) {
+		for _, p := range genaijson.Read(r.reply.raw).Parts {
 			if p.Type == "tool_call" {
 				r.addCall(&call{id: p.ID, name: p.Name, args: p.Content})
 			}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
-	"iter"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -50,9 +49,6 @@ type Message struct {
 	Top   *object.Object
 	Parts []Part
 }
-
-// Parts returns the parts of Read.
-func Parts(message []byte) iter.Seq[Part] { return slices.Values(Read(message).Parts) }
 
 // Read reads a message in any spelling that this package knows. Any other message is a part of text.
 func Read(message []byte) (m Message) {
@@ -237,8 +233,8 @@ func (r *reader) said(o *object.Object, raw []byte) {
 	keys := keysCallID[:len(keysCallID)-1]
 	isResult := func(e json.RawMessage) bool { return strings.HasPrefix(object.Of("", e).Text("type"), "tool") }
 	switch {
-	case r.role == "tool" && !o.Has(keys...) && slices.ContainsFunc(rawjson.Elements(content), isResult): // of the AI SDK
-	case r.role == "tool" && !o.Has("parts"):
+	case r.role == "tool" && !o.Has("parts") &&
+		(o.Has(keys...) || !slices.ContainsFunc(rawjson.Elements(content), isResult)): // else of the AI SDK
 		r.response(o, o, keys)
 		return
 	case o.Has(keysContent...):
@@ -512,8 +508,8 @@ func (r *reader) response(block, o *object.Object, keys []string) {
 	r.add(block, p)
 }
 
-// output returns the value of a result that messages of the AI SDK wrap, and reports whether the call failed; of any
-// other result its lone text, or itself (https://ai-sdk.dev/docs/reference/ai-sdk-core/model-message).
+// output returns the value of a result that messages of the AI SDK wrap, and reports whether the call failed. A result
+// that is one block of text is that text (https://ai-sdk.dev/docs/reference/ai-sdk-core/model-message).
 func output(result []byte) (content []byte, failed bool) {
 	o := object.Of("", result)
 	value := o.Spelled("value")
@@ -526,24 +522,19 @@ func output(result []byte) (content []byte, failed bool) {
 	case typ == "content":
 		result = value
 	}
-	return loneText(result), false
+	if list := rawjson.Elements(result); len(list) == 1 {
+		o := object.Of("", list[0])
+		lone := o.Literal("text")
+		if slices.Contains([]string{"text", "input_text", "output_text"}, o.Text("type")) && lone != nil {
+			return lone, false
+		}
+	}
+	return result, false
 }
 
 // denied returns the reason of o, else the text that the AI SDK gives the model.
 func denied(o *object.Object) []byte {
 	return []byte(cmp.Or(string(o.Literal("reason")), `"Tool call execution denied."`))
-}
-
-// loneText returns the text of a result that is one block of text, else the result.
-func loneText(result []byte) []byte {
-	if list := rawjson.Elements(result); len(list) == 1 {
-		o := object.Of("", list[0])
-		lone := o.Literal("text")
-		if slices.Contains([]string{"text", "input_text", "output_text"}, o.Text("type")) && lone != nil {
-			return lone
-		}
-	}
-	return result
 }
 
 // mediaForms are the parts of media in the standard, and the keys of what they hold in other spellings.

@@ -143,7 +143,7 @@ func withoutCacheControl(raw []byte) []byte {
 
 // callsIn returns the calls of tools that a message makes and does not answer itself, and the answers in it.
 func callsIn(message []byte) (calls, answers []genaijson.Part) {
-	for p := range genaijson.Parts(message) {
+	for _, p := range genaijson.Read(message).Parts {
 		switch o := p.Block; {
 		case p.Type == "tool_call":
 			calls = append(calls, p)
@@ -165,7 +165,7 @@ func callsIn(message []byte) (calls, answers []genaijson.Part) {
 
 // compactionsIn returns the summaries in a message with which Anthropic's API replaces earlier messages.
 func compactionsIn(message []byte) (summaries [][]byte) {
-	for p := range genaijson.Parts(message) {
+	for _, p := range genaijson.Read(message).Parts {
 		if p.Type == "compaction" && p.Block.Has("content") {
 			summaries = append(summaries, p.Block.Raw("content"))
 		}
@@ -235,7 +235,7 @@ func (t *Transport) said(messages []writer.Message) uint64 {
 		if !isModel(&messages[i]) {
 			break
 		}
-		for p := range genaijson.Parts(messages[i].Raw) {
+		for _, p := range genaijson.Read(messages[i].Raw).Parts {
 			switch p.Type {
 			case "text":
 				text, _ := p.Text()
