@@ -91,22 +91,26 @@ func (a *app) oneDatabase() (string, error) {
 	return strings.Join(a.dbs, ""), nil
 }
 
-// openArguments opens the FILE that the first of one or two arguments names, or what --db names. ref is the address
-// that was given, empty without one.
-func (a *app) openArguments(ctx context.Context, args []string) (db *database, ref string, err error) {
-	switch {
-	case len(args) == 0:
-		db, err = a.open(ctx)
-	case len(a.dbs) == 0 && isFile(args[0]):
-		db, err = a.open(ctx, args[0])
-		ref = strings.Join(args[1:], "")
-	case len(args) == 1:
-		db, err = a.open(ctx)
-		ref = args[0]
-	default:
-		err = usagef("%q and --db exclude each other", args[0])
+// fileAndAddress splits FILE/ADDRESS, where there is that file. The names of any other argument are those of --db.
+func (a *app) fileAndAddress(arg string) (names []string, ref string) {
+	for i := len(arg); i > 0 && len(a.dbs) == 0; i-- {
+		if (i == len(arg) || arg[i] == '/' && i < len(arg)-1) && isFile(arg[:i]) {
+			return []string{arg[:i]}, strings.TrimPrefix(arg[i:], "/")
+		}
 	}
-	return db, ref, err
+	return a.dbs, arg
+}
+
+// locate returns the session that an address names, and what of it; without an address the one session that there is.
+func (db *database) locate(ctx context.Context, ref string) (key session.Key, addr reader.Address, err error) {
+	if ref == "" {
+		ref, err = db.only(ctx)
+	}
+	if err == nil {
+		key, addr, err = db.Locate(ctx, ref)
+		err = db.app.hint([]string{ref}, err)
+	}
+	return key, addr, err
 }
 
 func (db *database) close() { _ = db.Store.Close() }

@@ -133,41 +133,26 @@ func (a *app) diff(ctx context.Context, o *diffOptions, nameA, nameB string) err
 	return err
 }
 
-// diffTarget returns the session, run or turn of an address in a database of these names; without an address the one
-// session that there is.
+// diffTarget returns the session, run or turn of an address in a database of these names.
 func (db *database) diffTarget(ctx context.Context, ref string, names []string) (t diff.Target, err error) {
-	if len(names) > 0 {
-		t.Source = db.at.name
-	}
-	if ref == "" {
-		ref, err = db.only(ctx)
-	} else if _, _, none := db.Locate(ctx, ref); none != nil && len(names) > 0 && len(db.app.dbs) == 0 { // RUN of a FILE
+	ofFile := len(names) > 0 && len(db.app.dbs) == 0
+	if _, _, none := db.Locate(ctx, ref); none != nil && ofFile && ref != "" { // a RUN of the one session that there is
 		if only, err := db.only(ctx); err == nil {
 			ref = only + "/" + ref
 		}
 	}
+	key, addr, err := db.locate(ctx, ref)
 	if err != nil {
 		return t, err
-	}
-	key, addr, err := db.Locate(ctx, ref)
-	if err != nil {
-		return t, db.app.hint([]string{ref}, err)
 	}
 	tree, err := db.Load(ctx, key)
 	if err != nil {
 		return t, err
 	}
+	if len(names) > 0 {
+		t.Source = db.at.name
+	}
 	t.Session, t.Blocks = tree.Session, tree.Blocks
 	t.Run, t.Turn, err = addr.Pick(tree.Session)
 	return t, err
-}
-
-// fileAndAddress splits FILE/ADDRESS, where there is that file. The names of any other argument are those of --db.
-func (a *app) fileAndAddress(arg string) (names []string, ref string) {
-	for i := len(arg); i > 0 && len(a.dbs) == 0; i-- {
-		if (i == len(arg) || arg[i] == '/' && i < len(arg)-1) && isFile(arg[:i]) {
-			return []string{arg[:i]}, strings.TrimPrefix(arg[i:], "/")
-		}
-	}
-	return a.dbs, arg
 }

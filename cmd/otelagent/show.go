@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -61,6 +62,8 @@ Exit codes: 0 shown or listed, 1 not found or not read, 2 wrong usage.`,
 				return fmt.Errorf("show wants one SESSION: an id, the beginning of one, or 'last', or a FILE; %d given", len(args))
 			case len(args) == 2 && !isFile(args[0]):
 				return fmt.Errorf("show wants one SESSION, or a FILE and a SESSION; there is no file %q", args[0])
+			case len(args) == 2 && len(a.dbs) > 0:
+				return fmt.Errorf("%q and --db exclude each other", args[0])
 			}
 			return nil
 		},
@@ -90,27 +93,23 @@ func (a *app) show(ctx context.Context, o *showOptions, args []string) error {
 	if look.Prices, err = readPrices(o.prices); err != nil {
 		return err
 	}
-	db, ref, err := a.openArguments(ctx, args)
+	names, ref := a.fileAndAddress(strings.Join(args, "/"))
+	db, err := a.open(ctx, names...)
 	if err != nil {
 		return a.hint([]string{ref}, err)
 	}
 	defer db.close()
-	if ref == "" {
-		if ref, err = db.only(ctx); errors.Is(err, errSeveral) && !a.json() {
-			list, failed := db.summaries(ctx, store.Query{Tenant: db.Tenant, Limit: mostListed})
-			if failed != nil {
-				return failed
-			}
-			a.say("%v", err)
-			return inspect.List(a.stdout, list, look)
+	key, addr, err := db.locate(ctx, ref)
+	if errors.Is(err, errSeveral) && !a.json() {
+		list, failed := db.summaries(ctx, store.Query{Tenant: db.Tenant, Limit: mostListed})
+		if failed != nil {
+			return failed
 		}
-		if err != nil {
-			return err
-		}
+		a.say("%v", err)
+		return inspect.List(a.stdout, list, look)
 	}
-	key, addr, err := db.Locate(ctx, ref)
 	if err != nil {
-		return a.hint([]string{ref}, err)
+		return err
 	}
 	if o.follow != "" {
 		return a.follow(ctx, db, key, addr, o.follow)
