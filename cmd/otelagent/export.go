@@ -206,20 +206,23 @@ func (e *exporting) file(ctx context.Context, key session.Key, path string) (mis
 func (e *exporting) session(ctx context.Context, w io.Writer, s session.Tree) ([]export.Missing, error) {
 	var failed error
 	o := export.Options{Partial: e.partial}
+	found := func(err error) bool { // a session that is not there, or is part of another one, names nobody
+		if !errors.Is(err, store.ErrNotFound) {
+			failed = cmp.Or(failed, err)
+		}
+		return err == nil
+	}
 	o.Session = func(id string) *session.Session {
 		other, err := e.db.Tree(ctx, session.Key{Tenant: s.Tenant, ID: id})
-		if failed = cmp.Or(failed, err); err != nil || len(other.Runs) == 0 {
-			return nil
-		}
+		found(err)
 		return other
 	}
-	o.CallMessage = func(id, call string) string {
+	o.CallMessage = func(id, call string) (message string) {
 		other, err := e.db.Read(ctx, session.Key{Tenant: s.Tenant, ID: id})
-		if failed = cmp.Or(failed, err); err != nil || len(other.Runs) == 0 {
-			return ""
+		if found(err) && len(other.Runs) > 0 {
+			message, err = export.CallMessage(other, call)
+			failed = cmp.Or(failed, err)
 		}
-		message, err := export.CallMessage(other, call)
-		failed = cmp.Or(failed, err)
 		return message
 	}
 	missing, err := e.format.write(w, s, o)
