@@ -245,22 +245,19 @@ func (d *decoder) attribute(row *session.Row, src *foreign.Source, name, key str
 // chunk is a message of Gemini, or a response with one, that has a text alone: before it, the text, and what follows.
 var chunk = regexp.MustCompile(`(?s)^(.*"parts":\[\{"text":")((?:[^"\\]|\\.)*)("(,"thought":true)?\}\].*)$`)
 
-// chunkOf returns the parts of a chunk of a reply, nil for any other message.
-func chunkOf(body string) []string {
-	if !strings.Contains(body, `"role":"model"`) {
-		return nil
-	}
-	return chunk.FindStringSubmatch(body)
-}
-
 // joined makes one message of chunks that follow each other: a reply that was streamed has no others.
 func joined(bodies []string) (out []string) {
+	ofModel := func(i int) bool { return i < len(bodies) && strings.Contains(bodies[i], `"role":"model"`) }
 	for len(bodies) > 0 {
 		n, body := 1, bodies[0]
-		if first := chunkOf(body); first != nil {
+		var first []string
+		if ofModel(0) && ofModel(1) {
+			first = chunk.FindStringSubmatch(body)
+		}
+		if first != nil {
 			text, end := []byte(first[1]+first[2]), first[3]
-			for ; n < len(bodies); n++ {
-				next := chunkOf(bodies[n])
+			for ; ofModel(n); n++ {
+				next := chunk.FindStringSubmatch(bodies[n])
 				if next == nil || next[4] != first[4] {
 					break
 				}
