@@ -96,7 +96,7 @@ type handle struct {
 	live      bool                 // copies of it are sent
 	began     time.Time            // start of the span as it was stated, else zero
 	since     time.Time            // the same, else when it began; only where metrics are taken
-	vague     bool                 // its start is only a bound
+	vague     bool                 // its start is only a bound, or was not seen
 	index     int64                // of the turn; noTurn outside
 	id        seed                 // of the span; only with derived ids
 	labels    []attribute.KeyValue // of its metrics
@@ -307,8 +307,6 @@ func (h *handle) finish(at Moment, a *attrs, failed spans.ErrorType) (end Moment
 	end = at
 	if h.measured { // before the processors of spans take their time; the span's own end is its provider's
 		end = at.now()
-	}
-	if h.measured {
 		h.positive(spans.MetricCaptureNew, float64(h.content.bytes))
 		h.positive(spans.MetricCaptureKnown, float64(h.content.known))
 		h.positive(spans.MetricCaptureWithheldBodies, float64(h.content.kept))

@@ -156,10 +156,8 @@ func (t *Turn) waits(n int) {
 // liveState adds what is on the span only when the turn ends.
 func (t *Turn) liveState(a *attrs) {
 	t.tries(a)
-	if t.answered {
-		a.yes(spans.RepliedKey, true)
-	}
 	if t.reply != nil {
+		a.yes(spans.RepliedKey, true)
 		t.figures(t.reply, a)
 	}
 	if t.questions > 0 {

@@ -77,9 +77,7 @@ func (r *Run) measureEnd(status spans.RunStatus, end Moment) {
 	}
 	r.sample(spans.MetricAgentInferenceCalls, float64(r.calls.Load()))
 	r.sample(spans.MetricAgentToolCalls, float64(r.tally.tools.Load()))
-	if !r.inferred {
-		r.sampleTime(spans.MetricAgentDuration, end)
-	}
+	r.sampleTime(spans.MetricAgentDuration, end)
 }
 
 // usageMetrics are the classes of tokens and their counters, in the order of normalUsage.

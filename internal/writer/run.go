@@ -31,11 +31,9 @@ type Run struct {
 	cause  atomic.Pointer[spans.ErrorType]
 	off    bool // no SDK: nothing is started under this run
 	copied bool
-	// inferred says that its start was not seen.
-	inferred bool
-	model    string
-	vendor   string
-	header   []attribute.KeyValue // what every turn repeats; never changed once made
+	model  string
+	vendor string
+	header []attribute.KeyValue // what every turn repeats; never changed once made
 
 	// guarded by handle.mu
 	defects     []string
@@ -65,7 +63,7 @@ func (t *Tracer) startRun(ctx context.Context, info *RunInfo, group *GroupInfo) 
 		return ctx, nil
 	}
 	t.listen()
-	r := &Run{copied: info.Copied, inferred: info.Inferred}
+	r := &Run{copied: info.Copied}
 	r.model, r.vendor = cleanName(info.Model), cleanName(info.Provider)
 	ctx = orBackground(ctx)
 	in := scopeOf(ctx)
@@ -109,6 +107,7 @@ func (t *Tracer) startRun(ctx context.Context, info *RunInfo, group *GroupInfo) 
 		above = parent.span.SpanContext()
 	}
 	r.begin(ctx, parent, &kindRun, at, a, seed{})
+	r.vague = r.vague || info.Inferred
 	r.own.address = append(r.own.address, spans.RunStartKey.Int64(r.own.startNS)) // which the run has itself
 
 	// Without an SDK there is no new span: what comes back is the one above, or none.

@@ -27,7 +27,6 @@ type Turn struct {
 	wasted    normalUsage // of the discarded attempts
 	asked     Moment      // when the last request was ready
 	replied   Moment
-	answered  bool          // the last attempt
 	called    time.Duration // of the model call; zero where it is not known
 	partial   *partial      // of the reply
 	reply     *TurnResult   // of the last attempt; nil before it
@@ -187,7 +186,7 @@ func (t *Turn) Reply(res TurnResult) {
 		return
 	}
 	t.unanswer()
-	t.reply, t.replied, t.answered = &res, res.End.now(), true
+	t.reply, t.replied = &res, res.End.now()
 	switch {
 	case !t.capturing():
 		res.Output = nil
@@ -237,7 +236,7 @@ func (t *Turn) discardLocked(d DiscardedAttempt) {
 		t.discarded++
 		t.attempted(d.Attempt)
 		t.partial = nil
-		if t.answered = t.answered && int64(d.Attempt)+1 < t.attempts; !t.answered {
+		if int64(d.Attempt)+1 >= t.attempts {
 			t.unanswer()
 		}
 		if d.Usage != nil {
@@ -299,7 +298,7 @@ func (t *Turn) Tried() (attempts, discarded int, replied bool) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return int(t.attempts), int(t.discarded), t.answered
+	return int(t.attempts), int(t.discarded), t.reply != nil
 }
 
 // End ends the turn, once; later calls do nothing.
@@ -353,7 +352,7 @@ func (t *Turn) figures(res *TurnResult, a *attrs) {
 // attempted takes note of an attempt, which counts from 0. The caller holds the lock.
 func (t *Turn) attempted(n int) {
 	if made := int64(n) + 1; made > t.attempts {
-		t.partial, t.answered = nil, false
+		t.partial = nil
 		t.unanswer()
 		if t.measured && made <= maxAttemptNumber {
 			t.calls.Add(made - max(t.attempts, 1))
