@@ -411,8 +411,8 @@ func (r *Recorder) startGroup(ctx context.Context, m *Meta, info GroupInfo) *ope
 	return g
 }
 
-// groupOf returns the group that a starting run belongs to, and says so in info: as a member by its id, or as the judge
-// when it has no parent and exactly one group of its session waits for a judge.
+// groupOf returns the group that a starting run belongs to: as a member by its id, or as the judge when it has no parent
+// and exactly one group of its session waits for a judge.
 func (r *Recorder) groupOf(info *RunInfo) *openGroup {
 	var only *openGroup
 	waiting := 0
@@ -422,7 +422,7 @@ func (r *Recorder) groupOf(info *RunInfo) *openGroup {
 		switch {
 		case g.session != info.SessionID:
 		case slices.Contains(g.members, info.ID):
-			info.GroupRole, g.begun = spans.GroupRoleMember, true
+			g.begun = true
 			return g
 		case g.begun && !g.judged && !open:
 			only = g
@@ -433,6 +433,5 @@ func (r *Recorder) groupOf(info *RunInfo) *openGroup {
 		return nil
 	}
 	only.judged = true
-	info.GroupRole = spans.GroupRoleJudge
 	return only
 }

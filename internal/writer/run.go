@@ -76,8 +76,8 @@ func (t *Tracer) startRun(ctx context.Context, info *RunInfo, group *GroupInfo) 
 		if info.ID == "" {
 			info.ID = t.generateID(ctx)
 		}
-		if in != nil && in.group != nil && info.GroupStart.IsZero() {
-			info.GroupStart = time.Unix(0, in.group.startNS)
+		if in != nil && in.group != nil {
+			info.GroupStart = cmp.Or(info.GroupStart, time.Unix(0, in.group.startNS))
 			info.GroupRole = cmp.Or(info.GroupRole, in.group.roleOf(info.ID))
 		}
 		r.scope.run = r
