@@ -189,10 +189,7 @@ func (h *handle) begin(ctx context.Context, parent *handle, kind *spanKind, at M
 	h.live = h.sent && h.tracer.config.Live != nil && kind != &kindPayload
 	h.began = at.Time
 	if h.measured {
-		h.since, h.vague = at.Time, at.Source == spans.TimeSourceBound
-		if h.since.IsZero() {
-			h.since = time.Now()
-		}
+		h.since, h.vague = at.now().Time, at.Source == spans.TimeSourceBound
 	}
 }
 
@@ -238,7 +235,7 @@ func Note(in Handle, typ string, body []byte, at Moment) {
 		return
 	}
 	seq := h.next(at)
-	at = at.sound()
+	at = at.now()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.ended {
@@ -257,11 +254,7 @@ func Note(in Handle, typ string, body []byte, at Moment) {
 		id, _ := h.content.reference(h.origin, spans.Redactable{Body: body, JSON: true, Place: spans.PlaceEvent})
 		kv = append(kv, spans.EventBodyKey.String(id.String()))
 	}
-	if at.Time.IsZero() {
-		h.span.AddEvent(spans.EventOther, trace.WithAttributes(kv...))
-	} else {
-		h.span.AddEvent(spans.EventOther, trace.WithAttributes(kv...), trace.WithTimestamp(at.Time))
-	}
+	h.span.AddEvent(spans.EventOther, trace.WithAttributes(kv...), trace.WithTimestamp(at.Time))
 }
 
 // ends reports whether this is the first end of h. From then on other calls change nothing: the end, which is under
