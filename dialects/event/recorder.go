@@ -411,8 +411,8 @@ func (r *Recorder) startGroup(ctx context.Context, m *Meta, info GroupInfo) *ope
 	return g
 }
 
-// groupOf returns the group that a starting run belongs to: as a member by its id, or as the judge when it has no parent
-// and exactly one group of its session waits for a judge.
+// groupOf returns the group that a starting run belongs to: as a member by its id, or as the judge when it has no
+// parent and exactly one group of its session waits for a judge.
 func (r *Recorder) groupOf(info *RunInfo) *openGroup {
 	var only *openGroup
 	waiting := 0
