@@ -119,10 +119,12 @@ func TestSystemText(t *testing.T) {
 		`"Be kind."`: "Be kind.",
 		`{"parts":[{"text":"Be kind."},{"text":"Be brief."}],"role":"user"}`: "Be kind.\nBe brief.",
 		`[{"type":"text","content":"Be kind."},{"text":"Be brief."}]`:        "Be kind.\nBe brief.",
-		`[]`:                            "[]",
-		`{"parts":[{"inlineData":{}}]}`: `{"parts":[{"inlineData":{}}]}`,
-		`{"parts":`:                     `{"parts":`,
-		`null`:                          "null",
+		`{"role":"system","content":"Be kind."}`:                             "Be kind.",
+		`{"type":"text","text":"Be kind."}`:                                  "Be kind.",
+		`[]`:                                                                 "[]",
+		`{"parts":[{"inlineData":{}}]}`:                                      `{"parts":[{"inlineData":{}}]}`,
+		`{"parts":`:                                                          `{"parts":`,
+		`null`:                                                               "null",
 	} {
 		if got := systemText(body); got != want {
 			t.Errorf("%s: %q", body, got)

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"strings"
 
-	"github.com/otelagent/otelagent/backend/message"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
@@ -118,33 +117,25 @@ func fields(body string) *object.Object {
 	return o
 }
 
-// systemText is valueText of a system prompt, and what the parts say of one that is a list of parts, or a message with
-// such a list, as Gemini has it.
+// systemText returns the texts of a system prompt in any spelling, else valueText.
 func systemText(body string) string {
-	parts := []byte(body)
-	if o := fields(body); o != nil {
-		parts = o.Raw("parts")
-	}
-	if c := rawjson.NewCursor(parts, rawjson.MaxDepth); c.Peek() == '[' && rawjson.Valid(parts, rawjson.MaxDepth) == nil {
-		if text := message.JoinText(message.Blocks(parts), false); text != "" {
-			return text
+	var texts []string
+	for _, s := range session.MessageParts(body) {
+		if s.Kind == session.PartText && !s.Plain {
+			texts = append(texts, s.Text)
 		}
 	}
-	return valueText([]byte(body))
+	return cmp.Or(strings.Join(texts, "\n"), valueText([]byte(body)))
 }
 
 // valueText returns a JSON string as its text and anything else as compact JSON.
 func valueText(raw []byte) string {
-	c := rawjson.NewCursor(raw, rawjson.MaxDepth)
-	if c.Peek() == '"' {
-		if value := c.Value(); c.End() == nil {
-			s, _ := rawjson.String(value)
-			return s
-		}
-	}
 	var b bytes.Buffer
 	if json.Compact(&b, raw) != nil {
 		return string(raw)
+	}
+	if s, ok := rawjson.String(b.Bytes()); ok {
+		return s
 	}
 	return b.String()
 }
