@@ -368,13 +368,14 @@ func (r *reader) block(o *object.Object, raw []byte) {
 	case "tool_result", "tool_call_response", "function_call_output", "custom_tool_call_output", "tool-result":
 		r.response(o, o, keysCallID)
 		return
-	case "image", "input_image", "image_url":
+	case "image", "input_image", "image_url", "image-data", "image-url":
 		done = r.media(o, o, "image")
 	case "audio", "input_audio":
 		done = r.media(o, o, "audio")
 	case "video":
 		done = r.media(o, o, "video")
-	case "blob", "document", "file", "reasoning-file", "input_file", "resource_link", "uri":
+	case "blob", "document", "file", "input_file", "resource_link", "uri", "reasoning-file", "file-data", "file-url",
+		"media":
 		done = r.media(o, o, "")
 	case "message": // an item of OpenAI's responses
 		if done = !r.inItem && o.Has("content"); done {
@@ -551,7 +552,7 @@ var mediaForms = []struct {
 
 // media reads an image, a sound or a file, which block holds, and reports whether it found the content, or where it is.
 func (r *reader) media(block, o *object.Object, modality string) bool {
-	in := object.Of("", o.Raw("source", "image_url", "input_audio", "file"))
+	in := object.Of("", o.Raw("source", "image_url", "input_audio", "file", "data"))
 	literal := func(keys ...string) []byte { // those further inside count before those around them
 		if v := in.Literal(keys...); v != nil {
 			return v
