@@ -3,7 +3,6 @@ package export
 import (
 	"strings"
 
-	"github.com/otelagent/otelagent/backend/message"
 	"github.com/otelagent/otelagent/internal/genaijson"
 )
 
@@ -21,8 +20,6 @@ type chatMessage struct {
 // messagePart is one part of a message.
 type messagePart struct {
 	genaijson.Part
-	// signature is a provider's seal of a reasoning.
-	signature string
 	// block is the part as the AI SDK spells it; nil for parts of other spellings. One block may be a call and its result:
 	// the result follows its call and has embedded set.
 	block    []byte
@@ -49,11 +46,7 @@ func readMessage(raw []byte) chatMessage {
 	in := genaijson.Read(raw)
 	m.role = in.Role
 	for _, p := range in.Parts {
-		part := messagePart{Part: p}
-		if p.Type == "reasoning" && p.Block != in.Top {
-			_, part.signature = message.Signature(p.Block)
-		}
-		m.parts = append(m.parts, part)
+		m.parts = append(m.parts, messagePart{Part: p})
 	}
 	return m
 }
@@ -114,7 +107,6 @@ func aiParts(raw []byte) []messagePart {
 			if p.Type == partCall {
 				part.Content = a.Raw("input")
 			}
-			_, part.signature = message.Signature(p.Block)
 			parts = append(parts, part)
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/otelagent/otelagent/backend/message"
 )
 
 // Parts of the AI SDK stay as they are spelled, and say what phi-core and the calls of a turn need.
@@ -24,7 +26,8 @@ func TestReadMessageOfTheAISDK(t *testing.T) {
 			s := p.Type
 			switch text, isText := p.text(); {
 			case p.Type == "text" || p.Type == "reasoning":
-				s += " " + strings.TrimSuffix(text+"/"+p.signature, "/")
+				_, signature := message.Signature(p.Block)
+				s += " " + strings.TrimSuffix(text+"/"+signature, "/")
 			case p.ID != "":
 				s += fmt.Sprintf(" %s %s", p.ID, p.Content)
 			case isText || p.Content != nil:

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/otelagent/otelagent/backend/message"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -196,12 +197,12 @@ func (b *partBuilder) part(p *messagePart) (string, []byte) {
 	case !isText:
 	case p.Type == "text" || p.Type == "reasoning":
 		var metadata []byte
-		if p.signature != "" {
+		if _, signature := message.Signature(p.Block); p.Type == "reasoning" && signature != "" {
 			provider := b.r.Provider
 			if b.turn != nil {
 				provider = cmp.Or(b.turn.Provider, provider)
 			}
-			metadata = fields(cmp.Or(provider, "unknown"), fields("signature", p.signature))
+			metadata = fields(cmp.Or(provider, "unknown"), fields("signature", signature))
 		}
 		return p.Type, fields("type", p.Type, "text", &s, "providerMetadata", metadata, "state", b.state)
 	case p.Type == "blob" || p.Type == "uri":

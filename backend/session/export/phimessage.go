@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/otelagent/otelagent/backend/message"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/internal/genaijson"
 	"github.com/otelagent/otelagent/spans"
@@ -157,7 +158,8 @@ func (c *phiConversion) content(m *chatMessage) (content []byte, failure string)
 		case part.Type == "text" && isText:
 			l = append(l, phiText(s))
 		case part.Type == "reasoning" && isText:
-			l = append(l, fields("signature", part.signature, "thinking", &s, "type", "thinking"))
+			_, signature := message.Signature(part.Block)
+			l = append(l, fields("signature", signature, "thinking", &s, "type", "thinking"))
 		case part.isImage():
 			l = append(l, fields("data", s, "mimeType", part.MIME, "type", "image"))
 		case part.Type == "error" && isText:
