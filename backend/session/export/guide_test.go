@@ -309,10 +309,7 @@ func TestCallsOfOtherPrograms(t *testing.T) {
 		t.Errorf("%v, want %s", got, want)
 	}
 	var ledger bytes.Buffer
-	missing := must.Get(PhiCore(&ledger, tree, Options{Partial: true}))(t)
-	if len(missing) != 1 || missing[0].What != `tool call "0" of no turn` {
-		t.Errorf("missing %v", missing)
-	}
+	must.Get(PhiCore(&ledger, tree, Options{}))(t)
 	for _, id := range []string{"1", "2", "3"} {
 		if strings.Count(ledger.String(), `"toolCallId": "`+id+`"`) != 3 { // of the run, of the turn, and its input
 			t.Errorf("call %s: %s", id, ledger.String())
