@@ -95,9 +95,9 @@ type Store interface {
 	// meanwhile is a new session and stays. A store without transactions may remove one that is Put to in the same
 	// moment.
 	Delete(ctx context.Context, list ...Deletion) ([]session.Key, error)
-	// Size returns about how many bytes a session takes: rows and bodies as they came, before compression; rows
-	// that were replaced do not count. It is one quick look-up, and 0 for a session that is not there. For the zero Key
-	// it returns the bytes that the whole store takes, with logs and indexes, without free space that it will use again.
+	// Size returns about how many bytes a session takes: rows and bodies as they came, before compression; replaced
+	// ones may count too. It is one quick look-up, and 0 for a session that is not there. For the zero Key it returns
+	// the bytes that the whole store takes, with logs and indexes, without free space that it will use again.
 	Size(ctx context.Context, s session.Key) (int64, error)
 	// Close waits for writes that run. Afterwards every method and the next step of an iterator fail with ErrClosed.
 	// Closing twice is harmless.

@@ -13,7 +13,7 @@ CREATE TABLE sessions (
   mark      INTEGER NOT NULL, -- grows with each batch that touches the session
   projected INTEGER NOT NULL, -- mark of the last projection; the session is dirty while mark > projected
   last_ns   INTEGER NOT NULL, -- of the last projection; the greatest integer when there was none
-  bytes     INTEGER, -- of rows and bodies as they came, before compression
+  bytes     INTEGER, -- of rows and bodies as they came, before compression; of rows that replaced others both are counted
   UNIQUE (tenant, id)
 ) STRICT;
 CREATE INDEX sessions_by_last ON sessions (tenant, last_ns DESC, id);

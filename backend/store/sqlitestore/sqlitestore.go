@@ -162,8 +162,8 @@ func (s *Store) openWriter(ctx context.Context) (err error) {
 		return err
 	}
 	s.readers.SetMaxIdleConns(idleReaders)
-	step := fmt.Sprintf("PRAGMA busy_timeout=%d; ", min(s.busy, busyStep).Milliseconds())
-	if err := run(ctx, s.conn, step+shrinkSession); err != nil {
+	step := fmt.Sprintf("PRAGMA busy_timeout=%d", min(s.busy, busyStep).Milliseconds())
+	if err := run(ctx, s.conn, step); err != nil {
 		return err
 	}
 	// What goes wrong here goes wrong for the next Delete as well, which returns it; a full disk or a damaged page must

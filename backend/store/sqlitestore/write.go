@@ -63,10 +63,6 @@ const (
 	markSession = `INSERT INTO sessions (tenant, id, mark, projected, last_ns) VALUES (?1, ?2, ?3, ?3 - 1,
 		9223372036854775807) ON CONFLICT DO UPDATE SET mark = excluded.mark RETURNING session`
 	growSession = `UPDATE sessions SET bytes = ifnull(bytes, 0) + ? WHERE session = ?`
-	// A row that insertRow replaces counts no more.
-	shrinkSession = `CREATE TEMP TRIGGER shrink_session AFTER UPDATE ON rows BEGIN
-		UPDATE sessions SET bytes = ifnull(bytes, 0) - length(` + canonicalFunc + `(old.canonical))
-		WHERE session = old.session; END`
 	insertTrace = `INSERT INTO session_traces (trace, session) VALUES (?, ?) ON CONFLICT DO NOTHING`
 	insertBlock = `INSERT INTO blocks (session, id) VALUES (?, ?) ON CONFLICT DO NOTHING`
 	insertHeld  = `INSERT INTO withheld (session, id, size, body)

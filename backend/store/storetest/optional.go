@@ -7,7 +7,6 @@ import (
 
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/store"
-	"github.com/otelagent/otelagent/spans"
 )
 
 // counts holds a store.Counter to its word.
@@ -85,13 +84,6 @@ func sizes(t *testing.T, s store.Store) {
 	if n := size(small); n <= 0 || n > 10_000 {
 		t.Errorf("a session of one row: %d bytes", n)
 	}
-	one := size(small)
-	for n := range 50 {
-		live := Row(small, 2)
-		live.Known, live.End = spans.KnownLive, live.End+int64(n)
-		put(t, s, []session.Row{live})
-	}
-	about("two rows, one of them reported 50 times", size(small), 2*one)
 	full := all()
 	if full < empty+want/2 {
 		t.Errorf("size %d, was %d before %d bytes came", full, empty, want)
