@@ -90,15 +90,17 @@ func TestImportMemory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: reads 400 MB")
 	}
-	t.Run("large calls", func(t *testing.T) { importInMemory(t, 1500, 20_000) })
-	t.Run("small calls", func(t *testing.T) { importInMemory(t, 60, 100) })
+	t.Parallel()
+	t.Run("large calls", func(t *testing.T) { t.Parallel(); importInMemory(t, 1500, 20_000) })
+	t.Run("small calls", func(t *testing.T) { t.Parallel(); importInMemory(t, 60, 100) })
 }
 
 func importInMemory(t *testing.T, reasoning, output int) {
-	home := importHome(t, nil)
+	home := t.TempDir()
 	turns := writeRollout(t, filepath.Join(home, ".codex/sessions/2026/11/01/rollout-2026-11-01T08-00-00-"+
 		"01a202f1-0000-7000-8000-000000000200.jsonl"), 200e6, reasoning, output)
 	cmd := exec.CommandContext(t.Context(), "otelagent", "import", "--yes")
+	cmd.Env = []string{"HOME=" + home}
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	must(t, cmd.Start())
