@@ -224,7 +224,7 @@ func (s *Source) compile() {
 				s.keys[f] = append(s.keys[f], key{attr, member})
 			}
 			class := fields[f]
-			if members != "" && class == Content { // of a value that is no object it may be a list
+			if members != "" && class == Content { // a key that holds messages on other records
 				class, s.members[attr] = Messages, members
 			}
 			if old := s.classes[attr]; old == Drop || class < old {

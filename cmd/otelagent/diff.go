@@ -135,10 +135,11 @@ func (a *app) diff(ctx context.Context, o *diffOptions, nameA, nameB string) err
 
 // diffTarget returns the session, run or turn of an address in a database of these names.
 func (db *database) diffTarget(ctx context.Context, ref string, names []string) (t diff.Target, err error) {
-	ofFile := len(names) > 0 && len(db.app.dbs) == 0
-	if _, _, none := db.Locate(ctx, ref); none != nil && ofFile && ref != "" { // a RUN of the one session that there is
-		if only, err := db.only(ctx); err == nil {
-			ref = only + "/" + ref
+	if len(names) > 0 && len(db.app.dbs) == 0 && ref != "" { // of a FILE also a RUN of the one session that there is
+		if _, _, err := db.Locate(ctx, ref); err != nil {
+			if only, err := db.only(ctx); err == nil {
+				ref = only + "/" + ref
+			}
 		}
 	}
 	key, addr, err := db.locate(ctx, ref)

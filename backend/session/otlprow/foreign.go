@@ -17,6 +17,7 @@ import (
 
 	"github.com/otelagent/otelagent/backend/foreign"
 	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -212,9 +213,8 @@ func (d *decoder) attribute(row *session.Row, src *foreign.Source, name, key str
 	}
 	bodies := []string{d.json(v)}
 	var raw []json.RawMessage
-	var object map[string]json.RawMessage
-	if member := src.Member(key); member != "" && json.Unmarshal([]byte(bodies[0]), &object) == nil {
-		bodies[0] = cmp.Or(string(object[member]), bodies[0])
+	if member := src.Member(key); member != "" && json.Valid([]byte(bodies[0])) {
+		bodies[0] = cmp.Or(string(object.Of("", []byte(bodies[0])).Spelled(member)), bodies[0])
 	}
 	switch {
 	case class == foreign.Content:
@@ -230,9 +230,6 @@ func (d *decoder) attribute(row *session.Row, src *foreign.Source, name, key str
 			bodies = append(bodies, string(r))
 		}
 	}
-	if class == foreign.Messages {
-		bodies = joined(bodies)
-	}
 	l := session.List{Name: cut(key, maxKey), Count: int64(len(bodies))}
 	for _, body := range bodies {
 		body = spans.Template(d.redactor(valid(body)))
@@ -240,34 +237,6 @@ func (d *decoder) attribute(row *session.Row, src *foreign.Source, name, key str
 		l.Items = append(l.Items, spans.BlockOfString(body).Short().String())
 	}
 	row.Lists = append(row.Lists, l)
-}
-
-// chunk is a message of Gemini, or a response with one, that has a text alone: before it, the text, and what follows.
-var chunk = regexp.MustCompile(`(?s)^(.*"parts":\[\{"text":")((?:[^"\\]|\\.)*)("(,"thought":true)?\}\].*)$`)
-
-// joined makes one message of chunks that follow each other: a reply that was streamed has no others.
-func joined(bodies []string) (out []string) {
-	ofModel := func(i int) bool { return i < len(bodies) && strings.Contains(bodies[i], `"role":"model"`) }
-	for len(bodies) > 0 {
-		n, body := 1, bodies[0]
-		var first []string
-		if ofModel(0) && ofModel(1) {
-			first = chunk.FindStringSubmatch(body)
-		}
-		if first != nil {
-			text, end := []byte(first[1]+first[2]), first[3]
-			for ; ofModel(n); n++ {
-				next := chunk.FindStringSubmatch(bodies[n])
-				if next == nil || next[4] != first[4] {
-					break
-				}
-				text, end = append(text, next[2]...), next[3]
-			}
-			body = string(text) + end
-		}
-		out, bodies = append(out, body), bodies[n:]
-	}
-	return out
 }
 
 // roleName is the name of an event that the conventions name after the role of its message.
