@@ -139,8 +139,8 @@ func TestControlCharactersOfContent(t *testing.T) {
 	}
 }
 
-// The arguments of a tool call of Gemini CLI are kept without what its span has around them; messages under the same key
-// are a list.
+// The arguments of a tool call of Gemini CLI are kept without what its span has around them; messages under the same
+// key are a list.
 func TestGeminiCLI(t *testing.T) {
 	for name, test := range map[string]struct {
 		value string
